@@ -1,0 +1,35 @@
+"""What can go wrong, as a tree.
+
+HarnessError
+├── UserError                the user can mend it: the message names the option, file or line, and the remedy
+│   ├── ProblemFileError     a row or file of problems or completions that cannot be used
+│   ├── ConfigurationError   a problem that cannot be graded, such as one without tests
+│   └── BackendError         no sandbox backend can be had: credentials, host, isolation
+└── InfrastructureError      the sandbox service failed; it says nothing about the graded program
+"""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """Base of everything that this package raises."""
+
+
+class UserError(HarnessError):
+    """One line that names what is wrong and the remedy; shown without a traceback."""
+
+
+class ProblemFileError(UserError):
+    """A file of problems or completions that cannot be read, named by file, line and field."""
+
+
+class ConfigurationError(UserError):
+    """A problem or setting that makes a grade meaningless, such as a problem without tests."""
+
+
+class BackendError(UserError):
+    """No sandbox backend can be had; the message says why and what to do."""
+
+
+class InfrastructureError(HarnessError):
+    """The sandbox service failed after every retry; never a reward, never the model's doing."""
