@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 class Problem:
     """One MBPP-style problem.
 
-    ``task_id`` is unique within its ``source`` ("bundled", "mbpp", a file's stem, ...). ``test_list``
-    and ``challenge_test_list`` are ``assert`` statements, the second held out from the model.
+    ``task_id`` is unique within its ``source`` ("bundled", "mbpp", a file's stem, ...).
+    ``test_list`` and ``challenge_test_list`` are ``assert`` statements, the second held out from
+    the model.
     ``test_setup_code`` runs after the solution and may use its classes. ``entry_point`` may be ""
     where a dataset does not state it; the grader then infers it from the asserts.
     """

@@ -1,0 +1,37 @@
+"""Completions to be graded: each row carries its own asserts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.problems.rows import read_rows
+from pytest_cwsandbox.problems.schema import problem_with_asserts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_cwsandbox.problems.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a model wrote for a problem; ``id`` is the row's, or its number from 1."""
+
+    id: str
+    text: str
+    problem: Problem
+
+
+def load_completions(path: Path) -> list[Completion]:
+    """Read rows ``{"id"?, "completion" or "solution", "test_list", "test_imports"?, ...}``.
+
+    The optional fields are those of ``Problem``. Raises ``ProblemFileError``.
+    """
+    completions = []
+    for number, row in enumerate(read_rows(path), start=1):
+        id_ = row.key("id") if "id" in row else str(number)
+        text = row.text("solution" if "solution" in row else "completion")
+        problem = problem_with_asserts(row, id_, row.text("prompt", ""))
+        completions.append(Completion(id_, text, problem))
+    return completions
