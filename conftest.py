@@ -1,0 +1,3 @@
+"""What both evals and tests need."""
+
+pytest_plugins = ["pytester"]

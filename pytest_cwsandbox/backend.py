@@ -1,0 +1,231 @@
+"""Where sandboxes run: CoreWeave's service, or the embedded runner that speaks its protocol."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pytest_cwsandbox import runner
+from pytest_cwsandbox.errors import BackendError, InfrastructureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from cwsandbox import AuthHeaders, AuthStrategy, SandboxDefaults
+
+Kind = Literal["local", "hosted"]
+HOSTED_IMAGE = "python:3.11"
+REACH_SECONDS = 10.0
+USED = "backend.used"
+_VARIABLES = (
+    "CWSANDBOX_BASE_URL",
+    "CWSANDBOX_API_KEY",
+    "CWSANDBOX_DISABLE_SIGNAL_HANDLERS",
+    runner.LOCAL_MARKER,
+    "no_proxy",
+    "NO_PROXY",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """What the user asked for; empty strings leave the choice to ``choose`` and the SDK."""
+
+    backend: str = "auto"
+    auth: str = ""
+    base_url: str = ""
+    image: str = ""
+
+    def choose(self, environ: Mapping[str, str]) -> Kind:
+        """Hosted when asked for, or when there are credentials, an address or wandb; else local.
+
+        An address inherited from a local runner is local, whatever its credentials look like.
+        Raises ``BackendError`` when the hosted service is asked for and a local address inherited.
+        """
+        inherited = runner.LOCAL_MARKER in environ
+        if self.backend == "local":
+            return "local"
+        wanted = self.backend == "hosted" or bool(self.auth or self.base_url)
+        if wanted and inherited:
+            raise BackendError(
+                "the environment holds a local runner's address, so the hosted service cannot be "
+                "reached with it: unset CWSANDBOX_BASE_URL, CWSANDBOX_API_KEY and "
+                f"{runner.LOCAL_MARKER}, or leave out --cwsandbox-backend=hosted"
+            )
+        credentials = environ.get("CWSANDBOX_API_KEY") or environ.get("CWSANDBOX_BASE_URL")
+        return "hosted" if wanted or (credentials and not inherited) else "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A backend in use. ``isolation`` is a line for people; ``restore`` undoes the environment."""
+
+    kind: Kind
+    base_url: str
+    auth: AuthHeaders | AuthStrategy | None
+    image: str
+    isolation: str
+    restore: Callable[[], None]
+
+    def defaults(self, *, tags: tuple[str, ...], max_lifetime_seconds: float) -> SandboxDefaults:
+        """SDK defaults for sandboxes on this backend."""
+        from cwsandbox import DataPlaneMode, SandboxDefaults
+
+        return SandboxDefaults(
+            container_image=self.image,
+            base_url=self.base_url,
+            auth=self.auth,
+            tags=tags,
+            max_lifetime_seconds=max_lifetime_seconds,
+            # The local runner has one endpoint; asking it for a direct one costs a call per sandbox.
+            data_plane_mode=DataPlaneMode.GATEWAY if self.kind == "local" else DataPlaneMode.AUTO,
+        )
+
+
+def local_image() -> str:
+    """The default image of the local backend: this interpreter's minor version."""
+    return f"python:{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def connect(options: BackendOptions, folder: Path, *, lifeline: int) -> Backend:
+    """Reach the backend and set this process's environment for the SDK.
+
+    The local runner of the run whose ``folder`` this is gets started when it is not there yet, and
+    ends with the process ``lifeline``. Raises ``BackendError`` with the remedy.
+    """
+    kind = options.choose(os.environ)
+    mark_used(folder)
+    saved = {name: os.environ.get(name) for name in _VARIABLES}
+
+    def restore() -> None:
+        for name, value in saved.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    # Ctrl-C belongs to the test runner; sandboxes are swept by tag and have a lifetime.
+    os.environ.setdefault("CWSANDBOX_DISABLE_SIGNAL_HANDLERS", "1")
+    if kind == "hosted":
+        address, auth = hosted(options)
+        return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
+    if runner.LOCAL_MARKER not in os.environ:
+        served = runner.join_or_start(folder, lifeline=lifeline)
+        os.environ.update(served.environment(os.environ))
+    return Backend(
+        "local",
+        os.environ["CWSANDBOX_BASE_URL"],
+        bearer(os.environ["CWSANDBOX_API_KEY"]),
+        options.image or local_image(),
+        os.environ[runner.LOCAL_MARKER],
+        restore,
+    )
+
+
+def mark_used(folder: Path) -> None:
+    """Leave a note for the controller that this run may have sandboxes to sweep."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / USED).touch()
+
+
+def hosted(options: BackendOptions) -> tuple[str, AuthStrategy]:
+    """Address and credentials of the hosted service; raises ``BackendError`` without credentials."""
+    from cwsandbox import AuthStrategy
+
+    address = options.base_url or os.environ.get("CWSANDBOX_BASE_URL") or "https://api.cwsandbox.com"
+    if options.auth == "wandb":
+        return address, AuthStrategy.WANDB
+    if not os.environ.get("CWSANDBOX_API_KEY"):
+        raise BackendError(
+            "the hosted backend needs credentials: set CWSANDBOX_API_KEY, use "
+            "--cwsandbox-auth=wandb, or run without an account with --cwsandbox-backend=local"
+        )
+    return address, AuthStrategy.COREWEAVE_API_KEY
+
+
+def check_hosted(options: BackendOptions) -> str:
+    """One request to the hosted service; returns its address or raises ``BackendError``."""
+    from cwsandbox import CWSandboxError, Sandbox
+
+    address, auth = hosted(options)
+    try:
+        Sandbox.list(
+            tags=["pytest-cwsandbox:reachable"],
+            base_url=address,
+            auth=auth,
+            timeout_seconds=REACH_SECONDS,
+        ).result(timeout=REACH_SECONDS * 2)
+    except (CWSandboxError, TimeoutError, ValueError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BackendError(
+            f"the hosted backend at {address} cannot be used: {reason}; check "
+            "--cwsandbox-base-url and CWSANDBOX_API_KEY, or use --cwsandbox-backend=local"
+        ) from error
+    return address
+
+
+def check(options: BackendOptions) -> str:
+    """Find out early whether the backend can be used; returns a line that says what it is.
+
+    Raises ``BackendError`` with the remedy.
+    """
+    if options.choose(os.environ) == "hosted":
+        return f"hosted backend at {check_hosted(options)}, image {options.image or HOSTED_IMAGE}"
+    return f"local backend, image {options.image or local_image()}: {check_local(options)}"
+
+
+def check_local(options: BackendOptions) -> str:
+    """Whether this host can run sandboxes; returns a line for people or raises ``BackendError``."""
+    if runner.LOCAL_MARKER in os.environ:
+        return os.environ[runner.LOCAL_MARKER]
+    try:
+        from pytest_cwsandbox.local import host
+    except ImportError:
+        return "TODO"
+    for found in host.checks():
+        if not found.ok:
+            raise BackendError(
+                f"the local backend cannot run here: {found.name}: {found.detail}; {found.remedy}"
+            )
+    return "TODO"
+
+
+def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]:
+    """Remove every live sandbox that carries all of these tags; returns their ids.
+
+    Raises ``InfrastructureError`` when the service does not answer.
+    """
+    from cwsandbox import AuthHeaders, CWSandboxError, Sandbox
+
+    auth: AuthHeaders | AuthStrategy
+    rendezvous = folder / "runner.json"
+    if rendezvous.exists():
+        served = runner.read(rendezvous)
+        address, auth = served.address, bearer(served.token)
+    elif options.choose(os.environ) == "hosted":
+        address, auth = hosted(options)
+    else:
+        address = os.environ["CWSANDBOX_BASE_URL"]
+        auth = bearer(os.environ["CWSANDBOX_API_KEY"])
+    try:
+        left = Sandbox.list(
+            tags=wanted, base_url=address, auth=auth, timeout_seconds=REACH_SECONDS
+        ).result(timeout=REACH_SECONDS * 2)
+        stops = [box.stop(graceful_shutdown_seconds=0, missing_ok=True) for box in left]
+        for stop in stops:
+            stop.result(timeout=REACH_SECONDS * 2)
+    except (CWSandboxError, TimeoutError) as error:
+        raise InfrastructureError(
+            f"sandboxes tagged {' '.join(wanted)} could not be swept: {error}"
+        ) from error
+    return [box.sandbox_id or "" for box in left]
+
+
+def bearer(token: str) -> AuthHeaders:
+    """Credentials of a local runner."""
+    from cwsandbox import AuthHeaders
+
+    return AuthHeaders(headers={"Authorization": f"Bearer {token}"}, strategy="api_key")

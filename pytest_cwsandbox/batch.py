@@ -1,0 +1,114 @@
+"""Grade a file of completions: rows in, rows out, in the same order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from pytest_cwsandbox import backend, runner, tags
+from pytest_cwsandbox.errors import ProblemFileError
+from pytest_cwsandbox.problems import load_completions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cwsandbox import Session
+
+    from pytest_cwsandbox.backend import BackendOptions
+    from pytest_cwsandbox.grading import Limits
+    from pytest_cwsandbox.problems import Completion
+
+LIFETIME_SECONDS = 3600.0
+
+
+def grade_file(  # noqa: PLR0913 - the command's options, by name
+    file: Path,
+    output: Path | None,
+    *,
+    options: BackendOptions,
+    limits: Limits,
+    retries: int,
+    concurrency: int,
+) -> bool:
+    """Grade every row of ``file`` and write its result; True when every row has a reward.
+
+    Raises ``UserError`` for input that cannot be read or graded, before anything is graded.
+    """
+    from pytest_cwsandbox.grading import Grader
+
+    completions = load_completions(file)
+    with (
+        _writing(output) as out,
+        grading_session(options) as session,
+        contextlib.closing(
+            Grader(session, limits=limits, retries=retries, concurrency=concurrency)
+        ) as grader,
+    ):
+        return _grade(completions, grader, out)
+
+
+def _grade(completions: Sequence[Completion], grader: Grader, out: TextIO) -> bool:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    grades = [
+        (row, grader.grade_code if row.is_code else grader.grade) for row in completions
+    ]
+    refs = [(row, start(row.problem, row.text)) for row, start in grades]
+    complete = True
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("grading", total=len(refs))
+        for row, ref in refs:
+            outcome = ref.result()
+            complete = complete and outcome.reward is not None
+            result = {
+                "id": row.id,
+                "reward": outcome.reward,
+                "verdict": outcome.verdict.value,
+                "detail": outcome.detail,
+                "seconds": round(outcome.seconds, 3),
+            }
+            out.write(json.dumps(result) + "\n")
+            out.flush()
+            progress.advance(task)
+    return complete
+
+
+@contextlib.contextmanager
+def _writing(output: Path | None) -> Iterator[TextIO]:
+    if output is None:
+        yield sys.stdout
+        return
+    try:
+        file = output.open("w")
+    except OSError as error:
+        raise ProblemFileError(f"{output}: cannot be written: {error.strerror}") from error
+    with file:
+        yield file
+
+
+@contextlib.contextmanager
+def grading_session(options: BackendOptions) -> Iterator[Session]:
+    """A tagged SDK session outside pytest; the local runner starts and ends with it."""
+    from cwsandbox import Session
+
+    folder = Path(tempfile.mkdtemp(prefix="cwsandbox-grade-"))
+    try:
+        connected = backend.connect(options, folder, lifeline=os.getpid())
+        defaults = connected.defaults(
+            tags=tags.sandbox_tags(run=folder.name, worker="main"),
+            max_lifetime_seconds=LIFETIME_SECONDS,
+        )
+        with Session(defaults, report_to=[]) as session:
+            yield session
+        connected.restore()
+    finally:
+        runner.stop(folder)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,169 @@
+"""The `pytest-cwsandbox` command. Exit codes: 0 good, 1 bad, 75 inconclusive, 2 usage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from pytest_cwsandbox import backend, runner
+from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.runs.gate import INCONCLUSIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BACKENDS = click.Choice(["auto", "local", "hosted"])
+
+
+class OneLine(click.ClickException):
+    """The user's mistake: one line on stderr, exit code 2."""
+
+    exit_code = 2
+
+
+@contextlib.contextmanager
+def _users_mistakes() -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise OneLine(str(error)) from error
+
+
+def _backend_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--image", default="", help="Container image of the sandboxes."),
+        click.option("--base-url", default="", help="Address of the hosted service."),
+        click.option("--auth", type=click.Choice(["api-key", "wandb"]), default=None),
+        click.option("--backend", type=BACKENDS, default="auto", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pytest-cwsandbox")
+def main() -> None:
+    """Evaluate code agents and their reward functions in CoreWeave sandboxes."""
+
+
+@main.command()
+@_backend_options
+def doctor(backend: str, auth: str | None, base_url: str, image: str) -> None:
+    """Check that sandboxes can run here, and grade one right and one wrong program."""
+    from pytest_cwsandbox.diagnosis import diagnose
+
+    healthy = diagnose(_options(backend, auth, base_url, image))
+    sys.exit(0 if healthy else 1)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def serve(command: tuple[str, ...]) -> None:
+    """Run the local runner; print its export lines, or run COMMAND with them set.
+
+    \b
+    eval "$(pytest-cwsandbox serve &)"          # not this: it ends with the subshell
+    pytest-cwsandbox serve                      # in a terminal of its own; Ctrl-C ends it
+    pytest-cwsandbox serve -- python my_job.py  # ends with the job, and with its exit code
+    """
+    folder = Path(tempfile.mkdtemp(prefix="cwsandbox-serve-"))
+    try:
+        with _users_mistakes():
+            served = runner.join_or_start(folder, lifeline=os.getpid())
+        environment = served.environment(os.environ)
+        if command:
+            sys.exit(_run(command, {**os.environ, **environment}))
+        for name, value in environment.items():
+            click.echo(f"export {name}={shlex.quote(value)}")
+        click.echo(f"serving at {served.address} (Ctrl-C ends it)", err=True)
+        _wait_for_end(served.pid)
+    finally:
+        runner.stop(folder)
+
+
+def _run(command: tuple[str, ...], environment: dict[str, str]) -> int:
+    try:
+        child = subprocess.Popen(command, env=environment)
+    except OSError as error:
+        raise OneLine(f"cannot run {command[0]}: {error.strerror}") from error
+    with _ignored(signal.SIGINT):  # the terminal sends it to the child as well: it decides
+        code = child.wait()
+    return 128 - code if code < 0 else code
+
+
+@contextlib.contextmanager
+def _ignored(number: signal.Signals) -> Iterator[None]:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _wait_for_end(pid: int) -> None:
+    """Return when the user or the system wants the end; fail when the runner died by itself."""
+
+    def ended(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, ended)
+    try:
+        runner.wait(pid)
+    except KeyboardInterrupt:
+        return
+    raise OneLine("the local runner ended by itself; run `pytest-cwsandbox doctor`")
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
+@click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--cpu-limit", type=click.FloatRange(min=0, min_open=True), default=20.0)
+@click.option("--wall-limit", type=click.FloatRange(min=0, min_open=True), default=60.0)
+@click.option("--retries", type=click.IntRange(min=0), default=2, show_default=True)
+@_backend_options
+def grade(  # noqa: PLR0913 - one parameter per option
+    file: Path,
+    output: Path | None,
+    concurrency: int,
+    cpu_limit: float,
+    wall_limit: float,
+    retries: int,
+    backend: str,
+    auth: str | None,
+    base_url: str,
+    image: str,
+) -> None:
+    """Grade the completions in FILE, a JSON object per line.
+
+    A row holds "completion" (as a model wrote it) or "solution" (code), "test_list", and
+    optionally "id", "test_imports", "test_setup_code" and "entry_point". Each becomes a row
+    {"id", "reward", "verdict", "detail", "seconds"}, in the same order. Exit code 0 when every row
+    has a reward, 75 when some reward is null (the infrastructure failed), 2 for unreadable input.
+    """
+    from pytest_cwsandbox.batch import grade_file
+    from pytest_cwsandbox.grading import Limits
+
+    with _users_mistakes():
+        complete = grade_file(
+            file,
+            output,
+            options=_options(backend, auth, base_url, image),
+            limits=Limits(cpu_seconds=cpu_limit, wall_seconds=wall_limit),
+            retries=retries,
+            concurrency=concurrency,
+        )
+    sys.exit(0 if complete else INCONCLUSIVE)
+
+
+def _options(kind: str, auth: str | None, base_url: str, image: str) -> backend.BackendOptions:
+    return backend.BackendOptions(kind, auth or "", base_url, image)

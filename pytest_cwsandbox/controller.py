@@ -1,0 +1,208 @@
+"""The controller's part: it counts reports, judges the run, writes its files and sweeps up."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypedDict
+
+import pytest
+
+from pytest_cwsandbox import backend, runner, tags
+from pytest_cwsandbox.errors import HarnessError
+from pytest_cwsandbox.outcome import SampleRecord, Verdict
+from pytest_cwsandbox.runs.gate import INCONCLUSIVE, Decision, decide
+from pytest_cwsandbox.runs.statistics import by_group, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from xdist.workermanage import WorkerController
+
+    from pytest_cwsandbox.runs.identity import Run
+    from pytest_cwsandbox.settings import Settings
+
+
+class Told(TypedDict):
+    """The JSON on a report; see ``recording.annotate``."""
+
+    status: str
+    sample: dict[str, object] | None
+
+
+CRASHED = "???"  # xdist's phase for the item that a dead worker was running
+
+
+class Controller:
+    """Registered in the controller only, under xdist as without it."""
+
+    def __init__(self, settings: Settings, run: Run) -> None:
+        self._settings = settings
+        self._run = run
+        self._samples: dict[str, SampleRecord] = {}
+        self._checks: dict[str, bool] = {}  # node id: whether every phase passed
+        self._failed = False  # something failed that is neither infrastructure nor data
+        self._decision = Decision(missed=False, inconclusive=False, lines=())
+        self._swept: list[str] = []
+        self._trouble: list[str] = []
+
+    # Counting
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._failed = self._failed or report.failed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        told = told_by(report)
+        if report.when == CRASHED:
+            self._crashed(report)
+        elif report.failed and told["status"] != "infra":
+            self._failed = True
+        if report.when == "teardown" and told["sample"]:
+            sample = SampleRecord.from_json(told["sample"])
+            self._samples[sample.id] = sample
+        skipped_before_call = report.when == "setup" and report.skipped
+        if report.when != CRASHED and not skipped_before_call:
+            before = True if report.when == "setup" else self._checks.get(report.nodeid, True)
+            self._checks[report.nodeid] = before and not report.failed
+
+    def _crashed(self, report: pytest.TestReport) -> None:
+        """A worker died: what it ran is lost to infrastructure, not answered wrongly."""
+        function = report.nodeid.rpartition("::")[2].partition("[")[0]
+        known = {record.group for record in self._samples.values()}
+        group = next((name for name in known if name.endswith(f"/{function}")), f"?/{function}")
+        self._samples[report.nodeid] = SampleRecord(
+            id=report.nodeid,
+            group=group,
+            problem="",
+            sample=0,
+            reward=None,
+            verdict=Verdict.INFRASTRUCTURE_ERROR.value,
+            detail="the worker process died while it ran this item",
+        )
+
+    # The verdict
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            records = list(self._samples.values())
+            if records or (self._settings.gated and not session.config.option.collectonly):
+                self._decision = decide(
+                    summarise("all", records),
+                    min_pass_rate=self._settings.min_pass_rate,
+                    max_infra_rate=self._settings.max_infra_rate,
+                )
+            if self._decision.missed:
+                session.testsfailed += 1  # pytest then ends with exit code 1
+
+    @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: before the terminal's summary
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        result = yield
+        only_lost = session.exitstatus == pytest.ExitCode.TESTS_FAILED and not (
+            self._failed or self._decision.missed
+        )
+        if only_lost or session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = INCONCLUSIVE if self._decision.inconclusive else 0
+        self.sweep([tags.run_tag(self._run.id)])
+        self._write()
+        return result
+
+    def _write(self) -> None:
+        if not self._samples:
+            return
+        records = sorted(self._samples.values(), key=lambda record: record.id)
+        folder = self._run.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "samples.jsonl").open("w") as file:
+            file.writelines(json.dumps(record.to_json()) + "\n" for record in records)
+        checks = self._checks_alone()
+        summary = {
+            "run": self._run.id,
+            "groups": [group.to_json() for group in by_group(records)],
+            "all": summarise("all", records).to_json(),
+            "checks": {"passed": sum(checks), "failed": len(checks) - sum(checks)},
+            "gates": list(self._decision.lines),
+        }
+        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+    def _checks_alone(self) -> list[bool]:
+        return [good for node, good in self._checks.items() if node not in self._samples]
+
+    # What people see
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        say = terminalreporter
+        if self._samples or self._decision.lines:
+            say.section("cwsandbox pass rates")
+        if self._samples:
+            self._rates(say)
+        for line in self._decision.lines:
+            bad = line.endswith(("MISSED", "INCONCLUSIVE", "not judged"))
+            say.write_line(line, red=bad, green=not bad)
+        if self._swept:
+            say.write_line(
+                f"cwsandbox: removed {len(self._swept)} sandboxes that were left over: "
+                + ", ".join(self._swept[:5])
+                + (", ..." if len(self._swept) > 5 else ""),
+                yellow=True,
+            )
+        for line in self._trouble:
+            say.write_line(f"cwsandbox: {line}", yellow=True)
+
+    def _rates(self, say: pytest.TerminalReporter) -> None:
+        from pytest_cwsandbox.reports import terminal
+
+        records = list(self._samples.values())
+        groups = by_group(records)
+        width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
+        say.write_line(
+            terminal.table(
+                groups, summarise("all", records), width=width, color=say.hasmarkup
+            )
+        )
+        if counted := terminal.verdicts(groups):
+            say.write_line(f"verdicts: {counted}")
+        for record in records:
+            if record.reward is None:
+                say.write_line(f"infra: {record.id}: {record.detail}", yellow=True)
+        checks = self._checks_alone()
+        say.write_line(f"checks: {sum(checks)} passed, {len(checks) - sum(checks)} failed")
+        say.write_line(f"results: {self._run.folder}")
+
+    # The end
+
+    def sweep(self, wanted: list[str]) -> None:
+        """Remove sandboxes with these tags that nobody removed, if the run had any at all."""
+        if not (self._run.folder / backend.USED).exists():
+            return
+        try:
+            self._swept += backend.sweep(self._settings.backend_options, self._run.folder, wanted)
+        except HarnessError as error:
+            self._trouble.append(str(error))
+
+    def pytest_unconfigure(self) -> None:
+        (self._run.folder / backend.USED).unlink(missing_ok=True)
+        runner.stop(self._run.folder)
+
+
+class XdistHooks:
+    """Registered in the controller when xdist is there."""
+
+    def __init__(self, controller: Controller, run: Run) -> None:
+        self._controller = controller
+        self._run = run
+
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        self._run.tell(node.workerinput)
+
+    def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
+        if error:
+            worker = node.workerinput["workerid"]
+            self._controller.sweep([tags.run_tag(self._run.id), tags.worker_tag(worker)])
+
+
+def told_by(report: pytest.TestReport) -> Told:
+    """What ``recording.annotate`` put on the report."""
+    text = getattr(report, "cwsandbox", None)
+    return json.loads(text) if text else {"status": "", "sample": None}

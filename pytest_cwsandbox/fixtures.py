@@ -1,0 +1,255 @@
+"""What tests ask for. Everything heavy is imported when a fixture is first used."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from pytest_cwsandbox import backend, recording, tags
+from pytest_cwsandbox.errors import InfrastructureError, UserError
+from pytest_cwsandbox.runs.identity import RUN
+from pytest_cwsandbox.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from cwsandbox import OperationRef, Sandbox, SandboxDefaults, Session
+
+    from pytest_cwsandbox.grading import ExitCodeGrader, Grader
+    from pytest_cwsandbox.outcome import Outcome
+    from pytest_cwsandbox.problems import Problem
+
+LIFETIME_SECONDS = 3600.0  # at the service: nothing outlives a run that could not clean up by much
+TEST_ANNOTATION = "pytest-test-id"
+
+
+class Grade(Protocol):
+    """The type of the ``grade`` fixture."""
+
+    def __call__(
+        self, problem: Problem, completion: str, *, held_out: bool = False
+    ) -> OperationRef[Outcome]: ...
+
+
+class GradeExitCode(Protocol):
+    """The type of the ``grade_exit_code`` fixture."""
+
+    def __call__(self, code: str) -> OperationRef[Outcome]: ...
+
+
+class RecordReward(Protocol):
+    """The type of the ``record_reward`` fixture."""
+
+    def __call__(self, value: Outcome | float | None, *, detail: str = "") -> None: ...
+
+
+class SandboxFactory(Protocol):
+    """The type of the ``sandbox_factory`` fixture; keywords as of ``cwsandbox.Session.sandbox``."""
+
+    def __call__(self, **options: object) -> Sandbox: ...
+
+
+@pytest.fixture(scope="session")
+def _cwsandbox_backend(pytestconfig: pytest.Config) -> Generator[backend.Backend]:
+    run = pytestconfig.stash[RUN]
+    options = pytestconfig.stash[SETTINGS].backend_options
+    try:
+        connected = backend.connect(options, run.folder, lifeline=run.controller)
+    except UserError as error:
+        pytest.fail(f"cwsandbox: {error}", pytrace=False)
+    yield connected
+    connected.restore()
+
+
+@pytest.fixture(scope="session")
+def cwsandbox_defaults(
+    _cwsandbox_backend: backend.Backend, pytestconfig: pytest.Config
+) -> SandboxDefaults:
+    """Image, tags and limits of every sandbox; override it to change them.
+
+    An override takes the fixture of the same name and returns ``defaults.with_overrides(...)``.
+    """
+    settings = pytestconfig.stash[SETTINGS]
+    run = pytestconfig.stash[RUN]
+    return _cwsandbox_backend.defaults(
+        tags=tags.sandbox_tags(run=run.id, worker=run.worker, extra=settings.tags),
+        max_lifetime_seconds=max(LIFETIME_SECONDS, 4 * settings.wall_limit),
+    )
+
+
+@pytest.fixture(scope="session")
+def cwsandbox_session(cwsandbox_defaults: SandboxDefaults) -> Generator[Session]:
+    """The SDK session of this process; its sandboxes are tagged, and removed when the run ends."""
+    from cwsandbox import Session
+
+    with Session(cwsandbox_defaults) as session:
+        yield session
+
+
+@pytest.fixture
+def sandbox_factory(
+    cwsandbox_session: Session, request: pytest.FixtureRequest
+) -> Generator[SandboxFactory]:
+    """Starts sandboxes that are removed when the test ends.
+
+    Raises ``InfrastructureError`` when none starts after ``--cwsandbox-retries`` more attempts.
+    """
+    started: list[Sandbox] = []
+    retries = request.config.stash[SETTINGS].retries
+
+    def start(**options: object) -> Sandbox:
+        sandbox = _start(
+            cwsandbox_session,
+            retries,
+            {"annotations": {TEST_ANNOTATION: request.node.nodeid}, **options},
+        )
+        started.append(sandbox)
+        return sandbox
+
+    yield start
+    stops = [box.stop(graceful_shutdown_seconds=0, missing_ok=True) for box in started]
+    for stop in stops:
+        stop.result()
+
+
+def _start(session: Session, retries: int, options: dict[str, object]) -> Sandbox:
+    from cwsandbox import CWSandboxAuthenticationError, CWSandboxError
+
+    for attempt in range(retries + 1):
+        sandbox = session.sandbox(**options)  # type: ignore[arg-type]  # checked by the SDK itself
+        try:
+            return sandbox.wait()
+        except CWSandboxAuthenticationError:
+            raise
+        except CWSandboxError as error:
+            sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
+            if attempt == retries:
+                raise InfrastructureError(
+                    f"no sandbox started in {attempt + 1} attempts: {recording.one_line(error)}"
+                ) from error
+            time.sleep(0.2 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+@pytest.fixture
+def sandbox(sandbox_factory: SandboxFactory) -> Sandbox:
+    """A started sandbox of the test's own, removed when the test ends."""
+    return sandbox_factory()
+
+
+@pytest.fixture
+def problem(request: pytest.FixtureRequest) -> Problem:
+    """The item's problem; needs ``@pytest.mark.problems``."""
+    pytest.fail(
+        f"{request.node.name} asks for `problem`: mark it with @pytest.mark.problems()",
+        pytrace=False,
+    )
+
+
+@pytest.fixture
+def sample() -> int:
+    """The item's sample number, from 0; ``@pytest.mark.problems(samples=N)`` makes N of them."""
+    return 0
+
+
+@pytest.fixture
+def record_reward(request: pytest.FixtureRequest) -> RecordReward:
+    """Records the item's reward, which makes it a sample: an outcome of ``grade``, or a number.
+
+    None says that the infrastructure failed. A second call replaces the first.
+    """
+
+    def record(value: Outcome | float | None, *, detail: str = "") -> None:
+        recording.record(request.node, value, detail)
+
+    return record
+
+
+@pytest.fixture(scope="session")
+def _cwsandbox_grading_session(cwsandbox_defaults: SandboxDefaults) -> Generator[Session]:
+    from cwsandbox import Session
+
+    # Its own session: execs per sandbox in W&B then count the agent's only.
+    with Session(cwsandbox_defaults, report_to=[]) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def _cwsandbox_grader(
+    _cwsandbox_grading_session: Session, pytestconfig: pytest.Config
+) -> Iterator[Grader]:
+    from pytest_cwsandbox.grading import Grader, Limits
+
+    settings = pytestconfig.stash[SETTINGS]
+    grader = Grader(
+        _cwsandbox_grading_session,
+        limits=Limits(settings.cpu_limit, settings.wall_limit, settings.memory_limit),
+        retries=settings.retries,
+    )
+    yield grader
+    grader.close()
+
+
+@pytest.fixture
+def grade(_cwsandbox_grader: Grader) -> Grade:
+    """Grades a completion: ``await grade(problem, text)`` or ``grade(problem, text).result()``.
+
+    Raises ``ConfigurationError`` for a problem that cannot be graded, ``InfrastructureError`` when
+    the sandboxes failed after every retry.
+    """
+
+    def start(
+        problem: Problem, completion: str, *, held_out: bool = False
+    ) -> OperationRef[Outcome]:
+        return _or_infrastructure_error(
+            _cwsandbox_grader.grade(problem, completion, held_out=held_out)
+        )
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def _cwsandbox_exit_code_grader(
+    _cwsandbox_grading_session: Session, pytestconfig: pytest.Config
+) -> Iterator[ExitCodeGrader]:
+    from pytest_cwsandbox.grading import ExitCodeGrader, Limits
+
+    settings = pytestconfig.stash[SETTINGS]
+    grader = ExitCodeGrader(
+        _cwsandbox_grading_session,
+        limits=Limits(settings.cpu_limit, settings.wall_limit, settings.memory_limit),
+        retries=settings.retries,
+    )
+    yield grader
+    grader.close()
+
+
+@pytest.fixture
+def grade_exit_code(_cwsandbox_exit_code_grader: ExitCodeGrader) -> GradeExitCode:
+    """Runs a program: full reward if and only if it exits 0. The naive pattern; easily fooled."""
+
+    def start(code: str) -> OperationRef[Outcome]:
+        return _or_infrastructure_error(_cwsandbox_exit_code_grader.grade(code))
+
+    return start
+
+
+def _or_infrastructure_error(graded: OperationRef[Outcome]) -> OperationRef[Outcome]:
+    """The same grade, which raises where there is no reward."""
+    from cwsandbox import OperationRef
+
+    checked: Future[Outcome] = Future()
+
+    def settle(done: Future[Outcome]) -> None:
+        if error := done.exception():
+            checked.set_exception(error)
+        elif done.result().reward is None:
+            checked.set_exception(InfrastructureError(done.result().detail))
+        else:
+            checked.set_result(done.result())
+
+    graded.future.add_done_callback(settle)
+    return OperationRef(checked)

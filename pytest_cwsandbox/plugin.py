@@ -1,0 +1,87 @@
+"""The pytest plugin: hooks only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_cwsandbox import backend, fixtures, parametrize, recording
+from pytest_cwsandbox.controller import CRASHED, Controller, XdistHooks, told_by
+from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.problems import load, materialize
+from pytest_cwsandbox.runs.identity import RUN, Run
+from pytest_cwsandbox.settings import SETTINGS, Settings, add_options
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+HEADER = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", parametrize.MARKER)
+    settings = config.stash[SETTINGS] = Settings.from_config(config)
+    config.pluginmanager.register(fixtures, "cwsandbox-fixtures")
+    workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        config.stash[RUN] = Run.from_controller(workerinput)
+        return
+    run = config.stash[RUN] = Run.new(settings.report_dir)
+    if settings.explicit and not (config.option.collectonly or config.option.help):
+        try:
+            config.stash[HEADER] = _prepare(settings)
+        except UserError as error:
+            raise pytest.UsageError(f"cwsandbox: {error}") from error
+    controller = Controller(settings, run)
+    config.pluginmanager.register(controller, "cwsandbox-controller")
+    if config.pluginmanager.hasplugin("xdist"):
+        config.pluginmanager.register(XdistHooks(controller, run), "cwsandbox-xdist")
+
+
+def _prepare(settings: Settings) -> str:
+    """Find the user's mistakes before any worker starts; returns the header's line."""
+    if "problems" in settings.explicit:
+        materialize(settings.problems)
+        load(settings.problems, split=settings.split, limit=settings.limit)
+    return backend.check(settings.backend_options)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    header = config.stash.get(HEADER, None)
+    return None if header is None else f"cwsandbox: {header}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize.parametrize(metafunc, metafunc.config.stash[SETTINGS])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    recording.annotate(
+        item,
+        call,
+        report,
+        gated=item.config.stash[SETTINGS].gated,
+        worker=item.config.stash[RUN].worker,
+    )
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    if report.when == CRASHED:
+        return "infra", "I", "INFRA"
+    status = told_by(report)["status"]
+    if status == "infra":
+        return "infra", "I", "INFRA"
+    if status == "low reward":
+        return "low reward", "r", "LOW REWARD"
+    return None

@@ -1,0 +1,142 @@
+"""From what a test recorded to what travels on its report.
+
+A **sample** is an item that recorded a reward; everything else is a check. One JSON text per
+report, ``report.cwsandbox``, carries what the controller needs; it crosses xdist unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
+from pytest_cwsandbox.parametrize import Marked
+
+if TYPE_CHECKING:
+    from pytest_cwsandbox.problems import Problem
+
+Status = Literal["", "infra", "low reward"]
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What is known of an item while it runs. ``reward`` is None for an infrastructure failure."""
+
+    rewarded: bool = False
+    reward: float | None = None
+    verdict: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    infrastructure: str = ""
+
+
+RECORDED = pytest.StashKey[Recorded]()
+
+
+def of(item: pytest.Item) -> Recorded:
+    """The item's record, empty at first."""
+    return item.stash.setdefault(RECORDED, Recorded())
+
+
+def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> None:
+    """Note the item's reward; a later one replaces it. Raises ``ValueError`` for NaN and infinity."""
+    recorded = of(item)
+    if isinstance(value, Outcome):
+        recorded.reward = value.reward
+        recorded.verdict = value.verdict.value
+        recorded.detail = detail or value.detail
+    else:
+        if value is not None and not abs(float(value)) < float("inf"):
+            raise ValueError(f"a reward must be a finite number or None, got {value!r}")
+        recorded.reward = None if value is None else float(value)
+        recorded.verdict = Verdict.INFRASTRUCTURE_ERROR.value if value is None else ""
+        recorded.detail = detail
+    recorded.rewarded = True
+    if recorded.reward is None:
+        recorded.infrastructure = recorded.detail or "no reward was recorded"
+
+
+def annotate(
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+    *,
+    gated: bool,
+    worker: str,
+) -> None:
+    """Complete the report of one phase.
+
+    With a gate set, an AssertionError in an item that recorded less than full reward is data: the
+    report passes with the status "low reward". An infrastructure failure stays failed, so that
+    ``--lf`` runs it again, with the status "infra". The teardown report carries the sample.
+    """
+    recorded = of(item)
+    if call.when == "call":
+        recorded.seconds = report.duration
+    status: Status = ""
+    if report.outcome == "failed" and call.excinfo is not None:
+        error = call.excinfo.value
+        if is_infrastructure(error):
+            recorded.infrastructure = one_line(error)
+            status = "infra"
+        elif (
+            gated
+            and call.when == "call"
+            and isinstance(error, AssertionError)
+            and recorded.rewarded
+            and recorded.reward is not None
+            and recorded.reward < 1
+        ):
+            report.outcome = "passed"
+            report.longrepr = None
+            status = "low reward"
+    sample = _sample(item, recorded, worker) if call.when == "teardown" else None
+    if status or sample:
+        report.cwsandbox = json.dumps(  # type: ignore[attr-defined]  # reports carry what plugins add
+            {"status": status, "sample": sample.to_json() if sample else None}
+        )
+
+
+def is_infrastructure(error: BaseException) -> bool:
+    """Whether only the infrastructure is to blame, also inside exception groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_infrastructure(inner) for inner in error.exceptions)
+    return isinstance(error, InfrastructureError)
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _sample(item: pytest.Item, recorded: Recorded, worker: str) -> SampleRecord | None:
+    if not recorded.rewarded and not recorded.infrastructure:
+        return None
+    reward = None if recorded.infrastructure else recorded.reward
+    callspec = getattr(item, "callspec", None)
+    problem: Problem | None = callspec.params.get("problem") if callspec else None
+    return SampleRecord(
+        id=item.nodeid,
+        group=group_of(item, problem),
+        problem=problem.id if problem else "",
+        sample=callspec.params.get("sample", 0) if callspec else 0,
+        reward=reward,
+        verdict=Verdict.INFRASTRUCTURE_ERROR.value if reward is None else recorded.verdict,
+        detail=recorded.infrastructure or recorded.detail,
+        seconds=round(recorded.seconds, 4),
+        worker=worker,
+    )
+
+
+def group_of(item: pytest.Item, problem: Problem | None) -> str:
+    """``source/test function``, or ``source/NAME`` where the marker names the group."""
+    name = getattr(item, "originalname", None) or item.name
+    mark = item.get_closest_marker("problems")
+    if mark is not None:
+        name = Marked.of(mark).group or name
+    source = problem.source if problem else item.path.stem
+    return f"{source}/{name}"

@@ -1,0 +1,62 @@
+"""The `cwsandbox pass rates` section at the end of a test run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from io import StringIO
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from pytest_cwsandbox.runs.statistics import GroupSummary
+
+
+def table(
+    groups: Sequence[GroupSummary], pooled: GroupSummary, *, width: int, color: bool
+) -> str:
+    """A table of pass rates that fits ``width`` columns, with the pooled line last."""
+    from rich.console import Console
+
+    buffer = StringIO()
+    console = Console(
+        file=buffer, width=width, force_terminal=color, no_color=not color, highlight=False
+    )
+    console.print(_table([*groups, pooled] if len(groups) > 1 else groups))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def _table(rows: Sequence[GroupSummary]) -> Table:
+    from rich.table import Table
+
+    built = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    built.add_column("group", overflow="fold", ratio=1)
+    for name in ("passed", "rate", "95% interval", "mean", "infra", "p50 s", "p95 s"):
+        built.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        built.add_row(
+            row.group,
+            f"{row.passed}/{row.samples}",
+            "-" if row.pass_rate is None else f"{row.pass_rate:.1%}",
+            "-" if row.interval is None else f"{row.interval[0]:.1%}..{row.interval[1]:.1%}",
+            _number(row.mean_reward, 3),
+            str(row.infrastructure_errors or "-"),
+            _number(row.p50_seconds, 2),
+            _number(row.p95_seconds, 2),
+            style="bold" if row.group == "all" and len(rows) > 1 else None,
+        )
+    return built
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def verdicts(groups: Sequence[GroupSummary]) -> str:
+    """One line that counts verdicts over all groups; empty when there are none."""
+    counts: Counter[str] = Counter()
+    for group in groups:
+        counts.update(group.verdicts)
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())

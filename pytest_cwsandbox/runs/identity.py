@@ -1,0 +1,45 @@
+"""Which run this is, and which of its processes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One test run as one of its processes sees it.
+
+    ``folder`` exists only once something is written; ``worker`` is "main" in the controller and
+    xdist's id in a worker; ``controller`` is the controller's process id.
+    """
+
+    id: str
+    folder: Path
+    worker: str
+    controller: int
+
+    @classmethod
+    def new(cls, reports: Path) -> Self:
+        """A new run, in the process that controls it."""
+        run = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        return cls(run, reports / run, "main", os.getpid())
+
+    def tell(self, workerinput: dict[str, object]) -> None:
+        """Tell an xdist worker about the run."""
+        workerinput["cwsandbox_run"] = [self.id, str(self.folder), self.controller]
+
+    @classmethod
+    def from_controller(cls, workerinput: dict[str, object]) -> Self:
+        """The same run as this xdist worker sees it."""
+        run, folder, controller = workerinput["cwsandbox_run"]  # type: ignore[misc]  # as told above
+        return cls(run, Path(folder), str(workerinput["workerid"]), controller)
+
+
+RUN = pytest.StashKey[Run]()
