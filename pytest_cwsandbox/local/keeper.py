@@ -1,0 +1,71 @@
+"""A small process beside the runner that clears up after it, however the runner ends.
+
+The runner may give up its rights to the folders that it was started with, and may be killed; the
+keeper is forked before either can happen. It learns of the end by the end of a socket.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLEAR_SECONDS = 5.0  # sandboxes of a killed runner need a moment to die
+
+
+def start(state_dir: Path, rendezvous: Path | None) -> int:
+    """Fork the keeper; a file descriptor for ``announce`` and ``finish``."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        try:
+            _keep(theirs.detach(), state_dir, rendezvous)
+        finally:
+            os._exit(0)
+    theirs.close()
+    return ours.detach()
+
+
+def announce(keeper: int, text: str) -> None:
+    """Have the rendezvous file written, whole, as the one who started the runner."""
+    os.write(keeper, text.encode())
+
+
+def finish(keeper: int) -> None:
+    """Have everything cleared up; returns when it is, or when the keeper is gone."""
+    with socket.socket(fileno=keeper) as channel:
+        channel.shutdown(socket.SHUT_WR)
+        channel.recv(1)
+
+
+def _keep(channel: int, state_dir: Path, rendezvous: Path | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.closerange(3, channel)
+    os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
+    while text := os.read(channel, 1 << 20):
+        if rendezvous is not None:
+            _write(rendezvous, text)
+    if rendezvous is not None:
+        rendezvous.unlink(missing_ok=True)
+    deadline = time.monotonic() + CLEAR_SECONDS
+    while state_dir.exists() and time.monotonic() < deadline:
+        shutil.rmtree(state_dir, ignore_errors=True)
+        if state_dir.exists():
+            time.sleep(0.05)
+
+
+def _write(path: Path, text: bytes) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.touch(mode=0o600, exist_ok=False)  # before the token is in it
+    part.write_bytes(text)
+    part.rename(path)

@@ -1,0 +1,86 @@
+"""The runner's event loop: one gRPC server on loopback, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+from typing import TYPE_CHECKING
+
+import grpc
+
+from pytest_cwsandbox.local.execution import Execution
+from pytest_cwsandbox.local.fleet import Fleet
+from pytest_cwsandbox.local.host import prepare
+from pytest_cwsandbox.local.methods import Methods
+from pytest_cwsandbox.local.service import SandboxService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_cwsandbox.local.host import PreparedHost
+
+MESSAGE_BYTES = 100 << 20
+OPTIONS = (
+    ("grpc.so_reuseport", 0),  # or another process of any user could share the port
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+)
+
+
+def run(
+    state_dir: Path,
+    *,
+    announce: Callable[[str], None],
+    lifeline: int | None = None,
+    max_lifetime: float | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT, or the end of ``lifeline``; then end every sandbox.
+
+    ``announce`` gets the rendezvous as JSON once clients can connect. ``lifeline`` is the reading
+    end of a pipe that nobody writes to, or a pidfd. Raises ``BackendError``.
+    """
+    host = prepare(state_dir)
+    asyncio.run(_serve(host, announce, lifeline, max_lifetime))
+
+
+async def _serve(
+    host: PreparedHost,
+    announce: Callable[[str], None],
+    lifeline: int | None,
+    max_lifetime: float | None,
+) -> None:
+    loop = asyncio.get_running_loop()
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, ending.set)
+    if lifeline is not None:
+        loop.add_reader(lifeline, ending.set)
+    token = secrets.token_urlsafe(32)
+    fleet = Fleet(host, max_lifetime=max_lifetime)
+    service = SandboxService(fleet)
+    server = grpc.aio.server(options=OPTIONS)
+    server.add_generic_rpc_handlers((Methods(token, service, Execution(service)),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    announce(
+        json.dumps(
+            {
+                "version": 1,
+                "address": f"http://127.0.0.1:{port}",
+                "token": token,
+                "pid": os.getpid(),
+                "isolation": host.isolation,
+                "limits": host.limits,
+                "images": list(host.images),
+            }
+        )
+    )
+    await ending.wait()
+    if lifeline is not None:
+        loop.remove_reader(lifeline)
+    await server.stop(None)
+    await fleet.close()
