@@ -68,8 +68,6 @@ def _download(source: str) -> bytes:
 
 
 def _store(source: str, content: bytes) -> Path:
-    for damaged in _directory().glob(_name(source, "*")):
-        damaged.unlink()
     path = _directory() / _name(source, sha256(content).hexdigest())
     draft = path.with_suffix(".draft")
     with draft.open("wb") as file:

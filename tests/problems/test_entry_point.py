@@ -69,3 +69,5 @@ def test_an_imported_function_is_not_the_entry_point() -> None:
     tests = ["assert isclose(f(1), 0.5)"]
     assert infer_entry_point(tests, "", ["from math import isclose"]) == "f"
     assert infer_entry_point(tests, "from math import isclose\ndef f(x): ...") == "f"
+    solution = "from math import isclose\nf = lambda x: x / 2"
+    assert infer_entry_point(tests, solution, ["from math import isclose"]) == "f"

@@ -150,8 +150,8 @@ def test_warnings_of_a_problems_code_stay_silent(tmp_path: Path) -> None:
             'field "challenge_test_list" must be a list of strings, got dict',
         ),
         (
-            {"test_imports": ["import"]},
-            'field "test_imports" item 1 does not parse: invalid syntax',
+            {"test_imports": ["import math)"]},
+            "field \"test_imports\" item 1 does not parse: unmatched ')'",
         ),
         ({"test_setup_code": None}, 'field "test_setup_code" must be a string, got null'),
         ({"prompt": ["x"]}, 'field "prompt" must be a string, got list'),
