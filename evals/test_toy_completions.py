@@ -2,7 +2,7 @@
 
 import cwsandbox
 import pytest
-from cwsandbox import Session
+from cwsandbox import Process, Session
 
 from pytest_cwsandbox.fixtures import GradeExitCode, RecordReward
 from pytest_cwsandbox.problems import Problem
@@ -26,9 +26,9 @@ def test_toy_completions_in_parallel_earn_3_of_5(cwsandbox_session: Session) -> 
         for toy in TOY_COMPLETIONS
     }
     rewards: dict[str, float] = {}
-    pending = list(processes)
-    while pending:
-        [process], pending = cwsandbox.wait(pending, num_returns=1)
+    while waiting := [ref for ref, name in processes.items() if name not in rewards]:
+        [process], _ = cwsandbox.wait(waiting, num_returns=1)
+        assert isinstance(process, Process)
         name = processes[process]
         rewards[name] = 1.0 if process.result().returncode == 0 else 0.0
         word = "PASS" if rewards[name] else "FAIL"

@@ -80,7 +80,7 @@ class Backend:
             auth=self.auth,
             tags=tags,
             max_lifetime_seconds=max_lifetime_seconds,
-            # The local runner has one endpoint; asking it for a direct one costs a call per sandbox.
+            # The local runner has one endpoint; asking for a direct one costs a call each.
             data_plane_mode=DataPlaneMode.GATEWAY if self.kind == "local" else DataPlaneMode.AUTO,
         )
 
@@ -132,10 +132,12 @@ def mark_used(folder: Path) -> None:
 
 
 def hosted(options: BackendOptions) -> tuple[str, AuthStrategy]:
-    """Address and credentials of the hosted service; raises ``BackendError`` without credentials."""
+    """Address and credentials of the hosted service; raises ``BackendError`` without any."""
     from cwsandbox import AuthStrategy
 
-    address = options.base_url or os.environ.get("CWSANDBOX_BASE_URL") or "https://api.cwsandbox.com"
+    address = (
+        options.base_url or os.environ.get("CWSANDBOX_BASE_URL") or "https://api.cwsandbox.com"
+    )
     if options.auth == "wandb":
         return address, AuthStrategy.WANDB
     if not os.environ.get("CWSANDBOX_API_KEY"):
@@ -174,10 +176,10 @@ def check(options: BackendOptions) -> str:
     """
     if options.choose(os.environ) == "hosted":
         return f"hosted backend at {check_hosted(options)}, image {options.image or HOSTED_IMAGE}"
-    return f"local backend, image {options.image or local_image()}: {check_local(options)}"
+    return f"local backend, image {options.image or local_image()}: {check_local()}"
 
 
-def check_local(options: BackendOptions) -> str:
+def check_local() -> str:
     """Whether this host can run sandboxes; returns a line for people or raises ``BackendError``."""
     if runner.LOCAL_MARKER in os.environ:
         return os.environ[runner.LOCAL_MARKER]
@@ -198,7 +200,7 @@ def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]
 
     Raises ``InfrastructureError`` when the service does not answer.
     """
-    from cwsandbox import AuthHeaders, CWSandboxError, Sandbox
+    from cwsandbox import CWSandboxError, Sandbox
 
     auth: AuthHeaders | AuthStrategy
     rendezvous = folder / "runner.json"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cwsandbox import Session
 
     from pytest_cwsandbox.backend import BackendOptions
-    from pytest_cwsandbox.grading import Limits
+    from pytest_cwsandbox.grading import Grader, Limits
     from pytest_cwsandbox.problems import Completion
 
 LIFETIME_SECONDS = 3600.0
@@ -57,9 +57,7 @@ def _grade(completions: Sequence[Completion], grader: Grader, out: TextIO) -> bo
     from rich.console import Console
     from rich.progress import Progress
 
-    grades = [
-        (row, grader.grade_code if row.is_code else grader.grade) for row in completions
-    ]
+    grades = [(row, grader.grade_code if row.is_code else grader.grade) for row in completions]
     refs = [(row, start(row.problem, row.text)) for row, start in grades]
     complete = True
     console = Console(stderr=True)

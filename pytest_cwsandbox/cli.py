@@ -68,12 +68,10 @@ def doctor(backend: str, auth: str | None, base_url: str, image: str) -> None:
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def serve(command: tuple[str, ...]) -> None:
-    """Run the local runner; print its export lines, or run COMMAND with them set.
+    """Run the local runner until Ctrl-C and print its export lines for other terminals.
 
-    \b
-    eval "$(pytest-cwsandbox serve &)"          # not this: it ends with the subshell
-    pytest-cwsandbox serve                      # in a terminal of its own; Ctrl-C ends it
-    pytest-cwsandbox serve -- python my_job.py  # ends with the job, and with its exit code
+    With COMMAND (`serve -- python my_job.py`) run that with the variables set, and end with it and
+    its exit code.
     """
     folder = Path(tempfile.mkdtemp(prefix="cwsandbox-serve-"))
     try:

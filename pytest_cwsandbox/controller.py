@@ -157,9 +157,7 @@ class Controller:
         groups = by_group(records)
         width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
         say.write_line(
-            terminal.table(
-                groups, summarise("all", records), width=width, color=say.hasmarkup
-            )
+            terminal.table(groups, summarise("all", records), width=width, color=say.hasmarkup)
         )
         if counted := terminal.verdicts(groups):
             say.write_line(f"verdicts: {counted}")

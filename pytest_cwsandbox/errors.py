@@ -1,7 +1,7 @@
 """What can go wrong, as a tree.
 
 HarnessError
-├── UserError                the user can mend it: the message names the option, file or line, and the remedy
+├── UserError                the user can mend it: the message names what and the remedy
 │   ├── ProblemFileError     a row or file of problems or completions that cannot be used
 │   ├── ConfigurationError   a problem that cannot be graded, such as one without tests
 │   └── BackendError         no sandbox backend can be had: credentials, host, isolation

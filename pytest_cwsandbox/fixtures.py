@@ -195,7 +195,7 @@ def _cwsandbox_grader(
 
 @pytest.fixture
 def grade(_cwsandbox_grader: Grader) -> Grade:
-    """Grades a completion: ``await grade(problem, text)`` or ``grade(problem, text).result()``.
+    """Grades a completion; the result is awaited, or had with ``.result()``.
 
     Raises ``ConfigurationError`` for a problem that cannot be graded, ``InfrastructureError`` when
     the sandboxes failed after every retry.

@@ -82,9 +82,7 @@ def parametrize(metafunc: pytest.Metafunc, settings: Settings) -> None:
     metafunc.parametrize(("problem", "sample"), cases)
 
 
-def _cases(
-    metafunc: pytest.Metafunc, marked: Marked, settings: Settings
-) -> Iterator[object]:
+def _cases(metafunc: pytest.Metafunc, marked: Marked, settings: Settings) -> Iterator[object]:
     problems = _problems(metafunc, marked, settings)
     if not problems:
         raise ValueError(f"{marked.source or settings.problems} holds no problems")
@@ -94,9 +92,7 @@ def _cases(
             yield pytest.param(problem, sample, id=problem.id + suffix)
 
 
-def _problems(
-    metafunc: pytest.Metafunc, marked: Marked, settings: Settings
-) -> list[Problem]:
+def _problems(metafunc: pytest.Metafunc, marked: Marked, settings: Settings) -> list[Problem]:
     if marked.source is None:
         return load(settings.problems, split=settings.split, limit=settings.limit)
     if marked.source in NAMED_SOURCES:

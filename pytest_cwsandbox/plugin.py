@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _prepare(settings: Settings) -> str:
     """Find the user's mistakes before any worker starts; returns the header's line."""
-    if "problems" in settings.explicit:
+    if settings.explicit & {"problems", "split"}:
         materialize(settings.problems)
         load(settings.problems, split=settings.split, limit=settings.limit)
     return backend.check(settings.backend_options)

@@ -43,7 +43,7 @@ def of(item: pytest.Item) -> Recorded:
 
 
 def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> None:
-    """Note the item's reward; a later one replaces it. Raises ``ValueError`` for NaN and infinity."""
+    """Note the item's reward; a later one replaces it. ``ValueError`` for NaN and infinity."""
     recorded = of(item)
     if isinstance(value, Outcome):
         recorded.reward = value.reward

@@ -178,7 +178,7 @@ def _default(value: T | None, default: T) -> T:
 
 
 class _Reader:
-    """Takes values from the command line first, then from the ini file, and notes which were set."""
+    """Takes values from the command line, then from the ini file, and notes which were set."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

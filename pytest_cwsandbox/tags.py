@@ -26,7 +26,7 @@ def label_safe(value: str) -> str:
 
 
 def tag(text: str) -> str:
-    """A tag as the service takes it: ``name:value`` with both parts label-safe, or one safe word."""
+    """A tag as the service takes it: ``name:value``, both label-safe, or one safe word."""
     name, colon, value = text.partition(":")
     return f"{label_safe(name)}:{label_safe(value)}" if colon else label_safe(text)
 

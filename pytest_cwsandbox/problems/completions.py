@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model wrote for a problem; ``id`` is the row's, or its number from 1."""
+    """What a model wrote for a problem; ``id`` is the row's, or its number from 1.
+
+    ``is_code`` says that the text is a program already ("solution") and nothing to extract from.
+    """
 
     id: str
     text: str
     problem: Problem
+    is_code: bool = False
 
 
 def load_completions(path: Path) -> list[Completion]:
@@ -31,7 +35,8 @@ def load_completions(path: Path) -> list[Completion]:
     completions = []
     for number, row in enumerate(read_rows(path), start=1):
         id_ = row.key("id") if "id" in row else str(number)
-        text = row.text("solution" if "solution" in row else "completion")
+        is_code = "solution" in row
+        text = row.text("solution" if is_code else "completion")
         problem = problem_with_asserts(row, id_, row.text("prompt", ""))
-        completions.append(Completion(id_, text, problem))
+        completions.append(Completion(id_, text, problem, is_code))
     return completions

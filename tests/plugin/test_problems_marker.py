@@ -93,7 +93,7 @@ def test_bundled_problems_are_the_default(pytester: pytest.Pytester, run: Run) -
     ],
 )
 def test_a_bad_marker_is_one_collection_error_line(
-    pytester: pytest.Pytester, run: Run, marker: str, message: str
+    pytester: pytest.Pytester, marker: str, message: str
 ) -> None:
     pytester.makepyfile(
         f"""
@@ -103,7 +103,7 @@ def test_a_bad_marker_is_one_collection_error_line(
         def test_one(problem): pass
         """
     )
-    result = run()
+    result = pytester.runpytest_subprocess("-n1")
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*test_one: @pytest.mark.problems: {message}*"])
     result.stdout.no_fnmatch_line("*Traceback*")

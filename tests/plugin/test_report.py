@@ -205,10 +205,10 @@ def test_a_reward_must_be_a_finite_number(pytester: pytest.Pytester, run: Run) -
     ],
 )
 def test_a_bad_option_is_one_line_that_names_it(
-    pytester: pytest.Pytester, run: Run, option: str, message: str
+    pytester: pytest.Pytester, option: str, message: str
 ) -> None:
     pytester.makepyfile("def test_plain(): pass")
-    result = run(option)
+    result = pytester.runpytest_subprocess("-n2", option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{message}*"])
     result.stderr.no_fnmatch_line("*Traceback*")
