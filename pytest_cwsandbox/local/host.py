@@ -1,0 +1,125 @@
+"""What this host can do, and what a runner prepares on it once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest_cwsandbox
+from pytest_cwsandbox.errors import BackendError
+from pytest_cwsandbox.local import bwrap, checks, images, limits, privileges, seccomp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_cwsandbox.local.images import Image, Interpreter
+    from pytest_cwsandbox.local.limits import Cgroups
+
+AGENT_SOURCE = Path(__file__).with_name("agent.py")
+
+
+@dataclass
+class PreparedHost:
+    """All that sandboxes share: made once, in ``state_dir``, before the first one."""
+
+    state_dir: Path
+    bwrap: Path
+    isolation: str
+    interpreters: list[Interpreter]
+    cgroups: Cgroups | None
+    _images: dict[Interpreter, Image] = field(default_factory=dict)
+
+    @property
+    def images(self) -> list[str]:
+        """Names of the images that there are, the default one first."""
+        return images.listing(self.interpreters)
+
+    @property
+    def limits(self) -> str:
+        """Which limits hold, for people."""
+        memory = f"{limits.MEMORY >> 30} GiB"
+        if self.cgroups is not None:
+            return (
+                f"memory {memory} and {limits.PROCESSES} processes per sandbox "
+                f"(cgroup v{self.cgroups.version})"
+            )
+        return (
+            f"memory {memory} per process and {limits.PROCESSES} processes per sandbox (rlimits); "
+            "files in memory and CPU not counted"
+        )
+
+    def image(self, name: str) -> Image:
+        """Raises ``NoSuchImageError`` or ``UnusableInterpreterError``."""
+        found = []
+        for interpreter in images.select(name, self.interpreters):
+            if interpreter not in self._images:
+                self._images[interpreter] = images.prepare(
+                    interpreter, self.state_dir, AGENT_SOURCE
+                )
+            image = self._images[interpreter]
+            if images.matches(name, image.version):
+                return image
+            found.append(f"python:{image.version}")
+        raise images.NoSuchImageError(f"no image {name!r} on this host: there is {', '.join(found)}")
+
+    @property
+    def etc(self) -> Path:
+        return self.state_dir / "etc"
+
+    @property
+    def empty(self) -> Path:
+        return self.state_dir / "empty"
+
+    @property
+    def seccomp(self) -> Path:
+        return self.state_dir / "seccomp.bpf"
+
+
+    def arguments(self, image: Image) -> list[str]:
+        """The options of bwrap for an image."""
+        return bwrap.arguments(image, self.etc, self.empty)
+
+
+def prepare(state_dir: Path, environment: Mapping[str, str] = os.environ) -> PreparedHost:
+    """Stage what sandboxes need in ``state_dir``, and become an unprivileged user if root.
+
+    Call it before any thread is started. Raises ``BackendError``.
+    """
+    for check in checks.run(environment):
+        if not check.ok:
+            raise BackendError(f"{check.name}: {check.detail}: {check.remedy}")
+    found = bwrap.find(environment.get("PATH", os.defpath))
+    filters = seccomp.program()
+    assert found is not None  # noqa: S101 - by the checks
+    assert filters is not None  # noqa: S101
+    interpreters = images.find(environment)
+    cgroups = _become_unprivileged(state_dir, found[0], interpreters)
+    host = PreparedHost(
+        state_dir=state_dir,
+        bwrap=found[0],
+        isolation=f"bubblewrap {found[1]}, user namespace, seccomp, no network",
+        interpreters=interpreters,
+        cgroups=cgroups,
+    )
+    bwrap.write_settings(host.etc)
+    host.empty.mkdir()
+    host.seccomp.write_bytes(filters)
+    host.image(interpreters[0].image)
+    return host
+
+
+def _become_unprivileged(
+    state_dir: Path, program: Path, interpreters: list[Interpreter]
+) -> Cgroups | None:
+    if not privileges.is_root():
+        return limits.delegate(state_dir.name)
+    user = privileges.unused_id()
+    cgroups = limits.delegate(state_dir.name, user)
+    needed = [sys.prefix, sys.base_prefix, *sys.path, *pytest_cwsandbox.__path__]
+    readable = [Path(path) for path in needed if path and Path(path).exists()]
+    readable += [interpreter.executable.parent.parent for interpreter in interpreters]
+    privileges.drop(user, [*readable, program], [state_dir])
+    return cgroups
