@@ -25,7 +25,7 @@ To the host:
 """
 
 import _ctypes
-import _signal
+import _signal  # type: ignore[import-not-found]  # typeshed leaves it out
 import _socket
 import errno
 import posix
@@ -34,16 +34,19 @@ import select
 import sys
 
 FRAME = 1 << 16  # at most
+MAIN = bytes(4)  # id of what concerns the main process
+RTLD_NOW = 2
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes
 KILL_ROUNDS = 200  # for a tree that grows while it is killed
 CHILD_OOM_SCORE = b"800"  # when memory runs out, the kernel takes a program, not the agent
 SUPERVISED = (_signal.SIGCHLD, _signal.SIGTERM)
+end_process = posix._exit  # noqa: SLF001 - it has no other name
 IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
-def main(sock):
+def main(sock: _socket.socket) -> None:
     """Serve the host until it hangs up; the end of process 1 ends everything in the sandbox."""
     oom_score = posix.open("/proc/self/oom_score_adj", posix.O_RDWR | posix.O_CLOEXEC)
     prctl(PR_SET_DUMPABLE, 0)  # no program may look into this process
@@ -69,16 +72,16 @@ def main(sock):
 
 
 class Agent:
-    def __init__(self, sock, oom_score):
+    def __init__(self, sock: _socket.socket, oom_score: int) -> None:
         self.sock = sock
         self.oom_score = oom_score
         self.own_score = posix.read(oom_score, 16)
-        self.parts = {}  # beginnings of long frames, by id
-        self.environment = {}
+        self.parts: dict[bytes, bytes] = {}  # beginnings of long frames, by id
+        self.environment: dict[bytes, bytes] = {}
         self.main_pid = 0
-        self.supervisors = {}  # process id to command id
+        self.supervisors: dict[int, bytes] = {}  # process id to command id
 
-    def serve(self):
+    def serve(self) -> bool:
         """Handle one frame; False when the host has hung up."""
         frame, ancillary, _, _ = self.sock.recvmsg(FRAME, 256, _socket.MSG_CMSG_CLOEXEC)
         if not frame:
@@ -94,34 +97,39 @@ class Agent:
             return True
         fields = (self.parts.pop(ident, b"") + payload).split(b"\0")
         try:
-            if letter == b"S":
-                self.start(fields)
-            elif letter in b"XT":
-                self.run(ident, letter == b"T", fds, fields)
-            elif letter == b"K":
-                for pid, command in self.supervisors.items():
-                    if command == ident:
-                        posix.kill(pid, _signal.SIGTERM)
-            elif letter == b"Q":
-                if self.main_pid:
-                    posix.kill(self.main_pid, _signal.SIGTERM)
-            else:
-                fd = open_regular(fields[0], letter == b"W")
-                fds.append(fd)
-                self.tell(b"f", ident, b"", fd)
+            self.handle(letter, ident, fields, fds)
         except OSError as error:
-            self.tell(b"!", ident, b"%d" % error.errno)
+            self.tell(b"!", ident, b"%d" % (error.errno or errno.EIO))
         finally:
             for fd in fds:
                 posix.close(fd)
         return True
 
-    def tell(self, letter, ident=b"\0\0\0\0", payload=b"", fd=None):
-        rights = [] if fd is None else [fd.to_bytes(4, sys.byteorder)]
-        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data) for data in rights]
-        self.sock.sendmsg([letter + ident + payload], ancillary)
+    def handle(self, letter: bytes, ident: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Do what a frame asks; ``fds`` are closed afterwards."""
+        if letter == b"S":
+            self.start(fields)
+        elif letter in b"XT":
+            self.run(ident, fds, fields, on_terminal=letter == b"T")
+        elif letter == b"K":
+            for pid, command in self.supervisors.items():
+                if command == ident:
+                    posix.kill(pid, _signal.SIGTERM)
+        elif letter == b"Q" and self.main_pid:
+            posix.kill(self.main_pid, _signal.SIGTERM)
+        elif letter in b"RW":
+            fds.append(open_regular(fields[0], for_writing=letter == b"W"))
+            self.tell(b"f", ident, fd=fds[0])
 
-    def start(self, fields):
+    def tell(
+        self, letter: bytes, ident: bytes = MAIN, payload: bytes = b"", fd: int | None = None
+    ) -> None:
+        rights = []
+        if fd is not None:
+            rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd.to_bytes(4, sys.byteorder))]
+        self.sock.sendmsg([letter + ident + payload], rights)
+
+    def start(self, fields: list[bytes]) -> None:
         data, address_space, processes, directory, count = fields[:5]
         last = 5 + int(count)
         for name, text in (
@@ -135,8 +143,8 @@ class Agent:
             if limit >= 0 and (hard == resource.RLIM_INFINITY or limit < hard):
                 resource.setrlimit(name, (limit, limit))
         for setting in fields[last:]:
-            name, _, value = setting.partition(b"=")
-            self.environment[name] = value
+            variable, _, value = setting.partition(b"=")
+            self.environment[variable] = value
         posix.putenv(b"PATH", self.environment[b"PATH"])  # where posix_spawnp looks
         make_directories(directory)
         posix.chdir(directory)
@@ -149,15 +157,14 @@ class Agent:
             posix.close(null)
         self.tell(b"s")
 
-    def spawn(self, arguments, fds, terminal=None):
+    def spawn(self, arguments: list[bytes], fds: list[int], terminal: str | None = None) -> int:
         """A process in a session of its own, on ``fds`` or on a terminal."""
-        actions = [(posix.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)]
+        actions: list[tuple[object, ...]] = [
+            (posix.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)
+        ]
         if terminal is not None:  # the first terminal that a session opens controls it
-            actions = [
-                (posix.POSIX_SPAWN_OPEN, 0, terminal, posix.O_RDWR, 0),
-                (posix.POSIX_SPAWN_DUP2, 0, 1),
-                (posix.POSIX_SPAWN_DUP2, 0, 2),
-            ]
+            opening = (posix.POSIX_SPAWN_OPEN, 0, terminal, posix.O_RDWR, 0)
+            actions = [opening, *((posix.POSIX_SPAWN_DUP2, 0, number) for number in (1, 2))]
         return posix.posix_spawnp(
             arguments[0],
             arguments,
@@ -168,7 +175,7 @@ class Agent:
             setsigdef=IGNORED_BY_PYTHON,
         )
 
-    def run(self, ident, on_terminal, fds, fields):
+    def run(self, ident: bytes, fds: list[int], fields: list[bytes], *, on_terminal: bool) -> None:
         """Fork a supervisor for one command: adoptive parent of all its descendants."""
         posix.write(self.oom_score, CHILD_OOM_SCORE)
         try:
@@ -182,15 +189,15 @@ class Agent:
             self.supervisors[pid] = ident
             return
         try:
-            self.supervise(ident, on_terminal, fds, fields)
-            posix._exit(0)
-        except BaseException:
+            self.supervise(ident, fds, fields, on_terminal=on_terminal)
+            end_process(0)
+        except BaseException:  # noqa: BLE001 - told to the host, which then ends the sandbox
             sys.excepthook(*sys.exc_info())
-            posix._exit(1)
+            end_process(1)
 
-    def fail(self, ident, fds, what, error):
+    def fail(self, ident: bytes, fds: list[int], what: bytes, error: OSError) -> None:
         """Report a command that did not start, as a shell would."""
-        reason = error.strerror
+        reason = str(error.strerror)
         code = NOT_EXECUTABLE
         if isinstance(error, FileNotFoundError):
             code = NOT_FOUND
@@ -200,7 +207,9 @@ class Agent:
             posix.write(fds[-1], what[:4096] + b": " + reason.encode() + b"\n")
         self.tell(b"e", ident, b"%d" % code)
 
-    def supervise(self, ident, on_terminal, fds, fields):
+    def supervise(
+        self, ident: bytes, fds: list[int], fields: list[bytes], *, on_terminal: bool
+    ) -> None:
         """Runs in the fork: start the command, report its end, outlive its last descendant."""
         _signal.set_wakeup_fd(-1)
         _signal.pthread_sigmask(_signal.SIG_BLOCK, SUPERVISED)
@@ -223,7 +232,7 @@ class Agent:
                 if pid == root:
                     self.tell(b"e", ident, b"%d" % exit_status(status))
 
-    def open_terminal(self, ident, fds, columns, lines):
+    def open_terminal(self, ident: bytes, fds: list[int], columns: int, lines: int) -> str:
         """A new terminal of which the host gets the other side; its path."""
         import fcntl
         import termios
@@ -232,20 +241,20 @@ class Agent:
         fds += (master, slave)
         size = b"".join(number.to_bytes(2, sys.byteorder) for number in (lines, columns, 0, 0))
         fcntl.ioctl(master, termios.TIOCSWINSZ, size)
-        self.tell(b"t", ident, b"", master)
+        self.tell(b"t", ident, fd=master)
         return posix.ttyname(slave)
 
-    def reap(self):
+    def reap(self) -> None:
         for pid, status in ended_children()[0]:
             if pid == self.main_pid:
                 self.main_pid = 0
                 self.tell(b"m", payload=b"%d" % exit_status(status))
             elif self.supervisors.pop(pid, None) is not None and status != 0:
                 self.tell(b"d", payload=b"a program killed what supervises it")
-                posix._exit(1)
+                end_process(1)
 
 
-def open_regular(path, for_writing):
+def open_regular(path: bytes, *, for_writing: bool) -> int:
     """Open a file of the sandbox: no pipe, device, or view into a process (/proc)."""
     flags = posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
     if for_writing:
@@ -264,7 +273,7 @@ def open_regular(path, for_writing):
     raise OSError(code, "not a regular file")
 
 
-def make_directories(path):
+def make_directories(path: bytes) -> None:
     try:
         posix.mkdir(path, 0o755)
     except FileExistsError:
@@ -274,20 +283,21 @@ def make_directories(path):
         posix.mkdir(path, 0o755)
 
 
-def prctl(option, value):
-    function = _ctypes.dlsym(_ctypes.dlopen(None, 2), "prctl")
+def prctl(option: int, value: int) -> None:
+    program = _ctypes.dlopen(None, RTLD_NOW)  # type: ignore[arg-type]  # None is the program
+    function = _ctypes.dlsym(program, "prctl")
     if _ctypes.call_function(function, (option, value, 0, 0, 0)) != 0:
         raise OSError(errno.EINVAL, "prctl")
 
 
-def exit_status(status):
+def exit_status(status: int) -> int:
     code = posix.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
-def ended_children():
+def ended_children() -> tuple[list[tuple[int, int]], bool]:
     """Collect the children that have ended; also, whether there are others."""
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = posix.waitpid(-1, posix.WNOHANG)
@@ -298,12 +308,12 @@ def ended_children():
         ended.append((pid, status))
 
 
-def kill_descendants():
+def kill_descendants() -> tuple[list[tuple[int, int]], bool]:
     """Kill until none is left: what a killed process leaves behind becomes a child of this one."""
-    ended = []
+    ended: list[tuple[int, int]] = []
     for _ in range(KILL_ROUNDS):
         for pid in descendants():
-            try:
+            try:  # noqa: SIM105 - contextlib is in Python
                 posix.kill(pid, _signal.SIGKILL)
             except ProcessLookupError:
                 pass
@@ -315,9 +325,9 @@ def kill_descendants():
     raise OSError(errno.EAGAIN, "processes multiply faster than they can be killed")
 
 
-def descendants():
+def descendants() -> list[int]:
     """The processes below this one, as /proc shows them now."""
-    children = {}
+    children: dict[int, list[int]] = {}
     for name in posix.listdir("/proc"):
         if name.isdigit():
             try:
@@ -332,7 +342,7 @@ def descendants():
                 pass
             finally:
                 posix.close(fd)
-    found = []
+    found: list[int] = []
     unseen = [posix.getpid()]
     while unseen:
         below = children.get(unseen.pop(), ())

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 OLDEST_VERSION = (0, 8)  # --disable-userns, --size
 MIB = 1 << 20
+TMP, SHARED_MEMORY, VAR_TMP = "/tmp", "/dev/shm", "/var/tmp"  # noqa: S108 - the sandbox's own
 # What programs may write to, each in memory and of limited size.
 WRITABLE = {
-    "/tmp": 512 * MIB,  # noqa: S108 - inside the sandbox
+    TMP: 512 * MIB,
+    SHARED_MEMORY: 64 * MIB,
     "/workspace": 512 * MIB,
     "/root": 128 * MIB,
     "/run": 16 * MIB,
 }
-SHARED_MEMORY = 64 * MIB
 USER = 1000
 SYSTEM_DIRECTORIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # From the host's /etc: what dynamic linking, alternatives and TLS need, nothing about the host.
@@ -103,18 +104,16 @@ def arguments(image: Image, etc: Path, empty: Path) -> list[str]:
         *("--ro-bind", str(etc), "/etc"),
         *_binds(Path("/etc", name) for name in SYSTEM_SETTINGS),
         *("--proc", "/proc", "--dev", "/dev"),
-        *("--perms", "1777", "--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
         *_writable(),
-        *("--dir", "/home", "--dir", "/mnt", "--perms", "0755", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"),  # noqa: S108
+        *("--dir", "/home", "--dir", "/mnt", "--perms", "0755", "--dir", "/var"),
+        *("--symlink", TMP, VAR_TMP),
         *_interpreter(image, empty),
     ]
 
 
 def sealed(files: Mapping[str, int]) -> list[str]:
     """What comes last: files by path, from descriptors, then no more changes."""
-    mounts = [
-        part for path, fd in files.items() for part in ("--ro-bind-data", str(fd), path)
-    ]
+    mounts = [part for path, fd in files.items() for part in ("--ro-bind-data", str(fd), path)]
     return [*mounts, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
@@ -132,7 +131,7 @@ def _system(empty: Path) -> Iterator[str]:
 
 def _writable() -> Iterator[str]:
     for path, size in WRITABLE.items():
-        yield from ("--perms", "1777" if path == "/tmp" else "0755")  # noqa: S108
+        yield from ("--perms", "1777" if path in (TMP, SHARED_MEMORY) else "0755")
         yield from ("--size", str(size), "--tmpfs", path)
 
 

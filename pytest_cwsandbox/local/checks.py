@@ -25,15 +25,19 @@ INSTALL = (
 REMEDIES = (
     (
         ("setting up uid map: Permission denied", "Failed RTM_NEWADDR"),
-        "AppArmor restricts user namespaces (Ubuntu 23.10 and newer): apt install bubblewrap "
-        "apparmor-profiles, ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict "
-        "/etc/apparmor.d/, then apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict",
+        (
+            "AppArmor restricts user namespaces (Ubuntu 23.10 and newer): apt install bubblewrap "
+            "apparmor-profiles, ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict "
+            "/etc/apparmor.d/, then apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict"
+        ),
     ),
     (
         ("No permissions to create new namespace", "Creating new namespace failed: Operation not"),
-        "in a container, start it with --security-opt seccomp=unconfined "
-        "--security-opt apparmor=unconfined --security-opt systempaths=unconfined; "
-        "on an old Debian kernel: sysctl kernel.unprivileged_userns_clone=1",
+        (
+            "in a container, start it with --security-opt seccomp=unconfined "
+            "--security-opt apparmor=unconfined --security-opt systempaths=unconfined; "
+            "on an old Debian kernel: sysctl kernel.unprivileged_userns_clone=1"
+        ),
     ),
     (
         ("No space left on device",),
@@ -62,7 +66,7 @@ class Check:
     remedy: str = ""
 
 
-def run(environment: Mapping[str, str] = os.environ) -> list[Check]:
+def checks(environment: Mapping[str, str] = os.environ) -> list[Check]:
     """Everything that sandboxes need of this host; stops where the rest would make no sense."""
     return [*_checks(environment)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from dataclasses import dataclass, field
@@ -10,13 +11,33 @@ from typing import TYPE_CHECKING
 
 import pytest_cwsandbox
 from pytest_cwsandbox.errors import BackendError
-from pytest_cwsandbox.local import bwrap, checks, images, limits, privileges, seccomp
+from pytest_cwsandbox.local import bwrap, images, limits, privileges, seccomp
+from pytest_cwsandbox.local.checks import Check, checks
+from pytest_cwsandbox.local.sandbox import LocalSandbox, Spec, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_cwsandbox.local.images import Image, Interpreter
     from pytest_cwsandbox.local.limits import Cgroups
+
+# Says the version, and how a socket past the network namespace and a new namespace fail.
+TRIAL = """\
+import errno, os, socket, ssl, sys, threading
+said = ["%d.%d" % sys.version_info[:2]]
+for attempt in (
+    lambda: socket.socket(40, socket.SOCK_STREAM),
+    lambda: os.chroot("/"),
+):
+    try:
+        attempt()
+        said.append("allowed")
+    except OSError as error:
+        said.append(errno.errorcode[error.errno])
+print(*said)
+"""
+
+__all__ = ["Check", "PreparedHost", "checks", "prepare"]
 
 AGENT_SOURCE = Path(__file__).with_name("agent.py")
 
@@ -63,7 +84,9 @@ class PreparedHost:
             if images.matches(name, image.version):
                 return image
             found.append(f"python:{image.version}")
-        raise images.NoSuchImageError(f"no image {name!r} on this host: there is {', '.join(found)}")
+        raise images.NoSuchImageError(
+            f"no image {name!r} on this host: there is {', '.join(found)}"
+        )
 
     @property
     def etc(self) -> Path:
@@ -77,7 +100,6 @@ class PreparedHost:
     def seccomp(self) -> Path:
         return self.state_dir / "seccomp.bpf"
 
-
     def arguments(self, image: Image) -> list[str]:
         """The options of bwrap for an image."""
         return bwrap.arguments(image, self.etc, self.empty)
@@ -88,7 +110,7 @@ def prepare(state_dir: Path, environment: Mapping[str, str] = os.environ) -> Pre
 
     Call it before any thread is started. Raises ``BackendError``.
     """
-    for check in checks.run(environment):
+    for check in checks(environment):
         if not check.ok:
             raise BackendError(f"{check.name}: {check.detail}: {check.remedy}")
     found = bwrap.find(environment.get("PATH", os.defpath))
@@ -107,8 +129,29 @@ def prepare(state_dir: Path, environment: Mapping[str, str] = os.environ) -> Pre
     bwrap.write_settings(host.etc)
     host.empty.mkdir()
     host.seccomp.write_bytes(filters)
-    host.image(interpreters[0].image)
+    asyncio.run(_try_out(host))
     return host
+
+
+async def _try_out(host: PreparedHost) -> None:
+    """Run a first sandbox: better no runner than one whose sandboxes fail or do not hold."""
+    spec = Spec(host.images[0], ("/bin/sleep", "infinity"))
+    try:
+        sandbox = await LocalSandbox.start(host, spec)
+    except StartError as error:
+        raise BackendError(f"sandboxes cannot be started on this host: {error}") from error
+    try:
+        process = await sandbox.exec(["python3", "-I", "-c", TRIAL])
+        output = b"".join([data async for _, data in process]).decode(errors="replace")
+    finally:
+        await sandbox.stop(0)
+    expected = f"3.{host.interpreters[0].minor} EAFNOSUPPORT EPERM"
+    if output.strip() != expected:
+        said = (output.strip().splitlines() or ["nothing"])[-1]
+        raise BackendError(
+            f"sandboxes do not work as they must on this host: a first one said {said!r}, not "
+            f"{expected!r}; see whether {host.interpreters[0].executable} runs alone"
+        )
 
 
 def _become_unprivileged(
@@ -118,8 +161,8 @@ def _become_unprivileged(
         return limits.delegate(state_dir.name)
     user = privileges.unused_id()
     cgroups = limits.delegate(state_dir.name, user)
-    needed = [sys.prefix, sys.base_prefix, *sys.path, *pytest_cwsandbox.__path__]
-    readable = [Path(path) for path in needed if path and Path(path).exists()]
-    readable += [interpreter.executable.parent.parent for interpreter in interpreters]
-    privileges.drop(user, [*readable, program], [state_dir])
+    readable = [Path(path) for path in (sys.prefix, sys.base_prefix, *pytest_cwsandbox.__path__)]
+    welcome = [Path(path) for path in sys.path if path and Path(path).exists()]
+    welcome += [interpreter.executable.parent.parent for interpreter in interpreters]
+    privileges.drop(user, readable, [*welcome, program], [state_dir])
     return cgroups

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-OLDEST_MINOR = 9  # the agent's Python
+OLDEST_MINOR = 10  # that can run the agent
 IMAGE = re.compile(
     r"(?:docker\.io/)?(?:library/)?python"
     r"(?::(?:latest|3|3\.(?P<minor>\d+)(?:\.(?P<patch>\d+))?|slim)"
@@ -92,20 +92,24 @@ def prepare(interpreter: Interpreter, directory: Path, agent: Path) -> Image:
     names, library = local / "bin", local / "lib" / "cwsandbox"
     names.mkdir(parents=True)
     library.mkdir(parents=True)
-    inspection = subprocess.run(
-        [interpreter.executable, "-I", "-S", "-c", INSPECTION, agent, library / "agent.pyc"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        cwd="/",
-        env={},
-    )
-    if inspection.returncode != 0:
-        reason = (inspection.stderr.strip().splitlines() or ["it ended without a message"])[-1]
+    try:
+        inspection = subprocess.run(
+            [interpreter.executable, "-I", "-S", "-c", INSPECTION, agent, library / "agent.pyc"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            cwd="/",
+            env={},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(local)
-        raise UnusableInterpreterError(f"{interpreter.executable} cannot be used: {reason}")
+        said = getattr(error, "stderr", None) or str(error)
+        reason = said.strip().splitlines()[-1]
+        raise UnusableInterpreterError(
+            f"{interpreter.executable} cannot be used: {reason}"
+        ) from error
     version, *needed = inspection.stdout.split("\n")
     paths = [interpreter.executable, *(Path(path) for path in needed if path)]
     for path in paths:  # those that lie in /usr/local are mounted there
@@ -147,7 +151,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
         directories += sorted(versions.glob("*/bin"))
     for directory in directories:
         try:
-            names = sorted(name for name in os.listdir(directory) if name.startswith("python3"))
+            names = sorted(path.name for path in directory.iterdir() if "python3" in path.name)
         except OSError:  # PATH names what it likes
             continue
         for name in names:

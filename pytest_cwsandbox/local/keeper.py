@@ -13,6 +13,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.local import limits
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -62,6 +64,7 @@ def _keep(channel: int, state_dir: Path, rendezvous: Path | None) -> None:
         shutil.rmtree(state_dir, ignore_errors=True)
         if state_dir.exists():
             time.sleep(0.05)
+    limits.clear(state_dir.name)
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -48,7 +48,8 @@ class Group:
 
     def remove(self) -> bool:
         """Remove the cgroups; False while a process is left in one."""
-        return all([_remove(directory) for directory in self.directories])
+        removed = [_remove(directory) for directory in self.directories]
+        return all(removed)
 
 
 @dataclass(frozen=True)
@@ -166,11 +167,11 @@ def _parents() -> list[Path]:
 
 def _parents_v1() -> dict[str, Path]:
     """The cgroup of this process for each controller of version 1."""
-    own = {}
+    own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         own |= dict.fromkeys(controllers.split(","), path)
-    found = {}
+    found: dict[str, Path] = {}
     for root, mountpoint, kind, options in _mounts():
         for controller in ("memory", "pids", "cpu"):
             if kind == "cgroup" and controller in options and controller in own:

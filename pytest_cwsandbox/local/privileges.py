@@ -13,12 +13,8 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import BackendError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CLONE_NEWNS = 0x00020000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
@@ -37,15 +33,16 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def drop(user: int, readable: Iterable[Path], writable: Iterable[Path]) -> None:
+def drop(user: int, needed: list[Path], useful: list[Path], writable: list[Path]) -> None:
     """Become an unprivileged user that can reach these paths, with no way back.
 
+    It must be able to read what is ``needed``, not all that would be ``useful``.
     Must be called while the process has one thread: a mount namespace belongs to a thread.
     Raises ``BackendError``.
     """
-    if len(os.listdir("/proc/self/task")) > 1:
+    if len([*Path("/proc/self/task").iterdir()]) > 1:
         raise RuntimeError("root must be given up before the first thread is started")
-    _make_reachable(list(readable), list(writable))
+    _make_reachable([*needed, *useful], writable)
     for path in writable:
         os.chown(path, user, user)
     try:
@@ -62,8 +59,15 @@ def drop(user: int, readable: Iterable[Path], writable: Iterable[Path]) -> None:
     try:
         os.setuid(0)
     except PermissionError:
-        return
-    raise BackendError("root was given up but can be taken back: run as an ordinary user")
+        pass
+    else:
+        raise BackendError("root was given up but can be taken back: run as an ordinary user")
+    for path in needed:
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise BackendError(
+                f"{path} is closed to the unprivileged user that a runner started by root becomes: "
+                f"chmod -R o+rX {path}"
+            )
 
 
 def unused_id() -> int:
@@ -89,13 +93,8 @@ def blocked_by(path: Path) -> Path | None:
 
 def _make_reachable(readable: list[Path], writable: list[Path]) -> None:
     """Hide each directory in the way behind an empty one that holds nothing but the paths."""
-    hidden: dict[Path, dict[Path, int]] = {}
-    for path in {*readable, *writable}:
-        literal = Path(os.path.abspath(path))  # noqa: PTH100 - links must stay
-        for place in {literal, literal.resolve()}:
-            barrier = blocked_by(place) if place.exists() else None
-            if barrier is not None:
-                hidden.setdefault(barrier, {})[place] = 0
+    writable = [*writable, *(path.resolve() for path in writable)]
+    hidden = _hidden([*readable, *writable])
     if not hidden:
         return
     if _libc.unshare(CLONE_NEWNS) != 0:
@@ -105,17 +104,31 @@ def _make_reachable(readable: list[Path], writable: list[Path]) -> None:
             f"use a Python outside it, or allow passing it (chmod o+x {barrier})"
         )
     _mount("/", MS_REC | MS_PRIVATE)
-    for places in hidden.values():  # before the first mount covers any of them
-        for place in [*places]:
-            if any(place != other and place.is_relative_to(other) for other in places):
-                del places[place]
-            else:
-                places[place] = os.open(place, os.O_PATH)
-    for barrier, places in hidden.items():
+    # All are opened before the first mount covers any of them.
+    opened = {
+        barrier: {place: os.open(place, os.O_PATH) for place in places}
+        for barrier, places in hidden.items()
+    }
+    for barrier, fds in opened.items():
         _mount(str(barrier), MS_NOSUID | MS_NODEV, kind=b"tmpfs", data=b"mode=711,size=1m")
-        for place, fd in places.items():
+        for place, fd in fds.items():
             _mount_again(place, fd, read_only=place not in writable)
             os.close(fd)
+
+
+def _hidden(paths: list[Path]) -> dict[Path, list[Path]]:
+    """By directory in the way, the paths behind it, without those inside others."""
+    hidden: dict[Path, set[Path]] = {}
+    for path in paths:
+        literal = Path(os.path.abspath(path))  # noqa: PTH100 - links must stay
+        for place in {literal, literal.resolve()}:
+            barrier = blocked_by(place) if place.exists() else None
+            if barrier is not None:
+                hidden.setdefault(barrier, set()).add(place)
+    return {
+        barrier: sorted(p for p in places if not places.intersection(p.parents))
+        for barrier, places in hidden.items()
+    }
 
 
 def _mount_again(place: Path, fd: int, *, read_only: bool) -> None:

@@ -73,8 +73,8 @@ class Exec:
             while self._outputs or not self.ended.done():
                 if self._grace_ends is not None and self._loop.time() >= self._grace_ends:
                     for fd, stream in [*self._outputs.items()]:
-                        for data in _rest(fd):
-                            yield stream, data
+                        for rest in _rest(fd):
+                            yield stream, rest
                     break
                 waiting = True
                 for fd, stream in [*self._outputs.items()]:
@@ -99,13 +99,7 @@ class Exec:
             try:
                 view = view[os.write(fd, view) :]
             except BlockingIOError:
-                writable = self._loop.create_future()
-                self._loop.add_writer(fd, _set, writable)
-                self.ended.add_done_callback(lambda _, writable=writable: _set(writable))
-                try:
-                    await writable
-                finally:
-                    self._loop.remove_writer(fd)
+                await self._writable(fd)
                 if self.ended.done():
                     return
             except OSError:  # nobody reads any more
@@ -158,6 +152,15 @@ class Exec:
                 timer.cancel()
             for fd in fds:
                 self._loop.remove_reader(fd)
+
+    async def _writable(self, fd: int) -> None:
+        """Until the pipe takes more, or the command has ended."""
+        writable = self._loop.create_future()
+        self._loop.add_writer(fd, _set, writable)
+        try:
+            await asyncio.wait((writable, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._loop.remove_writer(fd)
 
     def _resume(self) -> None:
         if self._wake is not None:

@@ -113,14 +113,14 @@ class LocalSandbox:
         except (images.NoSuchImageError, images.UnusableInterpreterError) as error:
             raise StartError(str(error)) from error
         try:
-            sandbox._spawn(image)  # noqa: SLF001 - its own
+            sandbox._spawn(image)
         except OSError as error:
             if sandbox._group is not None:
                 sandbox._group.remove()
             raise StartError(f"bubblewrap could not be started: {error}") from error
         try:
             async with asyncio.timeout(START_SECONDS):
-                await sandbox._begin()  # noqa: SLF001
+                await sandbox._begin()
         except TimeoutError:
             await sandbox.stop(0)
             raise StartError(f"the sandbox was not ready after {START_SECONDS:g} s") from None
@@ -147,7 +147,7 @@ class LocalSandbox:
             for stream in ("stdout", "stderr"):
                 ours, writing = os.pipe()
                 theirs.append(writing)
-                outputs[ours] = stream  # type: ignore[assignment]  # both are literals
+                outputs[ours] = stream
         else:
             arguments[:0] = [b"%d" % number for number in tty]
         process = Exec(lambda: self._kill(ident), outputs, stdin_end)
@@ -220,8 +220,8 @@ class LocalSandbox:
             options += bwrap.sealed(files)
             arguments = _in_memory(b"".join(option.encode() + b"\0" for option in options))
             passed.append(arguments)
-            command = [self._host.bwrap, "--args", str(arguments), "--"]
-            command += [image.interpreter.executable, *bwrap.AGENT, str(theirs.fileno())]
+            command = [str(self._host.bwrap), "--args", str(arguments), "--"]
+            command += [str(image.interpreter.executable), *bwrap.AGENT, str(theirs.fileno())]
             if self._group is not None:
                 command[:0] = ["/bin/sh", "-c", ENTER, "sh", *self._group.entrances, "--"]
             self._process = subprocess.Popen(
@@ -346,9 +346,7 @@ class LocalSandbox:
             with contextlib.suppress(ClosedError):
                 await self._channel.send(b"Q", 0, [])
             ends = (self.main_exit, self._gone)
-            await asyncio.wait(
-                ends, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(ends, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED)
         self._channel.close()  # at which the agent ends, and with process 1 every other
         await asyncio.wait((self._gone,), timeout=END_SECONDS)
         if not self._gone.done():
@@ -373,7 +371,7 @@ async def _remove(group: Group) -> None:
 
 def _in_memory(content: bytes) -> int:
     fd = os.memfd_create("sandbox")
-    with open(fd, "wb", closefd=False) as file:  # noqa: PTH123 - a descriptor
+    with open(fd, "wb", closefd=False) as file:
         file.write(content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

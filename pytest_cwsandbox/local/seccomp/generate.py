@@ -138,9 +138,7 @@ class Program:
             self.mark(label)
             self.code.append((RETURN, value, ""))
         return b"".join(
-            struct.pack(
-                "<HBBI", code, self.labels[label] - position - 1 if label else 0, 0, value
-            )
+            struct.pack("<HBBI", code, self.labels[label] - position - 1 if label else 0, 0, value)
             for position, (code, value, label) in enumerate(self.code)
         )
 
