@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.runs.statistics import GroupSummary
 
 
-def table(
-    groups: Sequence[GroupSummary], pooled: GroupSummary, *, width: int, color: bool
-) -> str:
+def table(groups: Sequence[GroupSummary], pooled: GroupSummary, *, width: int, color: bool) -> str:
     """A table of pass rates that fits ``width`` columns, with the pooled line last."""
     from rich.console import Console
 

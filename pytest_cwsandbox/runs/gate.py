@@ -20,9 +20,7 @@ class Decision:
     lines: tuple[str, ...]
 
 
-def decide(
-    pooled: GroupSummary, *, min_pass_rate: float | None, max_infra_rate: float
-) -> Decision:
+def decide(pooled: GroupSummary, *, min_pass_rate: float | None, max_infra_rate: float) -> Decision:
     """Judge the pooled samples. A gate without a single sample is missed: nothing was shown."""
     lines: list[str] = []
     lost = pooled.infrastructure_errors
@@ -37,11 +35,10 @@ def decide(
     missed = False
     if min_pass_rate is not None:
         if pooled.pass_rate is None:
-            # Nothing was judged: with samples lost, infrastructure is the reason; else there is none.
+            # Where samples were lost, infrastructure is the reason; else nothing was shown.
             missed = not lost
             lines.append(
-                "pass rate gate: no sample has a reward: "
-                + ("MISSED" if missed else "not judged")
+                "pass rate gate: no sample has a reward: " + ("MISSED" if missed else "not judged")
             )
         else:
             missed = pooled.pass_rate < min_pass_rate

@@ -7,7 +7,7 @@ import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import pytest
 
@@ -38,7 +38,7 @@ class Run:
     @classmethod
     def from_controller(cls, workerinput: dict[str, object]) -> Self:
         """The same run as this xdist worker sees it."""
-        run, folder, controller = workerinput["cwsandbox_run"]  # type: ignore[misc]  # as told above
+        run, folder, controller = cast("tuple[str, str, int]", workerinput["cwsandbox_run"])
         return cls(run, Path(folder), str(workerinput["workerid"]), controller)
 
 
