@@ -176,23 +176,28 @@ def check(options: BackendOptions) -> str:
     """
     if options.choose(os.environ) == "hosted":
         return f"hosted backend at {check_hosted(options)}, image {options.image or HOSTED_IMAGE}"
-    return f"local backend, image {options.image or local_image()}: {check_local()}"
+    image = options.image or local_image()
+    return f"local backend, image {image}: {check_local(image)}"
 
 
-def check_local() -> str:
+def check_local(image: str) -> str:
     """Whether this host can run sandboxes; returns a line for people or raises ``BackendError``."""
     if runner.LOCAL_MARKER in os.environ:
         return os.environ[runner.LOCAL_MARKER]
-    try:
-        from pytest_cwsandbox.local import host
-    except ImportError:
-        return "TODO"
-    for found in host.checks():
-        if not found.ok:
+    from pytest_cwsandbox.local import checks, images
+
+    found = checks.checks()
+    for check in found:
+        if not check.ok:
             raise BackendError(
-                f"the local backend cannot run here: {found.name}: {found.detail}; {found.remedy}"
+                f"the local backend cannot run here: {check.name}: {check.detail}: "
+                f"{check.remedy}; or use --cwsandbox-backend=hosted"
             )
-    return "TODO"
+    try:
+        images.select(image, images.find(os.environ))
+    except images.NoSuchImageError as error:
+        raise BackendError(f"--cwsandbox-image: {error}") from error
+    return "; ".join(f"{check.name} {check.detail}" for check in found)
 
 
 def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import pytest
@@ -166,7 +167,7 @@ class Controller:
                 say.write_line(f"infra: {record.id}: {record.detail}", yellow=True)
         checks = self._checks_alone()
         say.write_line(f"checks: {sum(checks)} passed, {len(checks) - sum(checks)} failed")
-        say.write_line(f"results: {self._run.folder}")
+        say.write_line(f"results: {_from_here(self._run.folder)}")
 
     # The end
 
@@ -198,6 +199,12 @@ class XdistHooks:
         if error:
             worker = node.workerinput["workerid"]
             self._controller.sweep([tags.run_tag(self._run.id), tags.worker_tag(worker)])
+
+
+def _from_here(path: Path) -> Path:
+    """The path as people type it where they are."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def told_by(report: pytest.TestReport) -> Told:

@@ -10,59 +10,86 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from cwsandbox import Sandbox, Session
 
 BACKOFF_SECONDS = 0.2  # before the first retry; doubles, with jitter
 
 
-class SandboxPool:
-    """Hands out started sandboxes of one SDK session, each to one holder, at most ``size`` at once.
+async def backoff(attempt: int) -> None:
+    """Wait before retry number ``attempt``, which counts from 1."""
+    await asyncio.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not a secret
 
-    Belongs to one event loop. ``created`` counts the sandboxes that started, ``failed_starts``
-    those that did not.
+
+class SandboxPool:
+    """Hands out running sandboxes of one SDK session, each to one holder, at most ``size`` at once.
+
+    Belongs to one event loop. ``environment`` is the same for all its sandboxes. ``created`` counts
+    the sandboxes that started, ``failed_starts`` those that did not.
     """
 
-    def __init__(self, session: Session, *, size: int = 32, retries: int = 2) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        size: int = 32,
+        retries: int = 2,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._session = session
         self._slots = asyncio.Semaphore(size)
         self._retries = retries
+        self._environment = dict(environment or {})
         self.created = 0
         self.failed_starts = 0
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[Sandbox]:
-        """A started sandbox that is removed when the block ends.
+        """A sandbox that is removed when the block ends; raises as ``take`` does."""
+        sandbox = await self.take()
+        try:
+            yield sandbox
+        finally:
+            self.give_back(sandbox)
 
-        Raises ``InfrastructureError`` when no sandbox started in ``1 + retries`` attempts.
+    async def take(self) -> Sandbox:
+        """A running sandbox, to be given back.
+
+        Raises ``InfrastructureError`` when none started in ``1 + retries`` attempts.
         """
-        async with self._slots:
-            sandbox = await self._start()
-            try:
-                yield sandbox
-            finally:
-                # Removal is not the holder's concern: the session's close waits for it.
-                sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
+        await self._slots.acquire()
+        try:
+            return await self._start()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def give_back(self, sandbox: Sandbox) -> None:
+        """Remove the sandbox, which is not the holder's concern: the session's close waits for it."""
+        sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
+        self._slots.release()
 
     async def _start(self) -> Sandbox:
         from cwsandbox import CWSandboxAuthenticationError, CWSandboxError
 
         for attempt in range(self._retries + 1):
-            sandbox = self._session.sandbox()
+            if attempt:
+                await backoff(attempt)
+            sandbox = self._session.sandbox(environment_variables=self._environment)
             try:
-                await sandbox.start()
-            except CWSandboxAuthenticationError:
-                raise
-            except CWSandboxError as error:
-                self.failed_starts += 1
+                await sandbox  # also waits until it runs, so that a failed start shows here
+            except BaseException as error:
                 sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
-                if attempt == self._retries:
-                    raise InfrastructureError(
-                        f"no sandbox started in {attempt + 1} attempts: {error}"
-                    ) from error
-                await asyncio.sleep(BACKOFF_SECONDS * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not a secret
+                if isinstance(error, CWSandboxAuthenticationError) or not isinstance(
+                    error, CWSandboxError
+                ):
+                    raise
+                self.failed_starts += 1
+                failure = error
             else:
                 self.created += 1
                 return sandbox
-        raise AssertionError("unreachable")
+        raise InfrastructureError(
+            f"no sandbox started in {self._retries + 1} attempts: {failure}"
+        ) from failure

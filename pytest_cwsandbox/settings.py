@@ -194,8 +194,8 @@ class _Reader:
             self._place = option.key
             try:
                 value = self._config.getini(option.key)
-            except (TypeError, ValueError) as error:  # UsageError from pytest 9.2 on
-                raise pytest.UsageError(str(error)) from error
+            except (TypeError, ValueError, pytest.UsageError) as error:
+                raise pytest.UsageError(f"{option.key}: {error}") from error
         if value is None:
             return None
         self.explicit.add(name)

@@ -23,7 +23,7 @@ def table(groups: Sequence[GroupSummary], pooled: GroupSummary, *, width: int, c
         file=buffer, width=width, force_terminal=color, no_color=not color, highlight=False
     )
     console.print(_table([*groups, pooled] if len(groups) > 1 else groups))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in buffer.getvalue().strip("\n").splitlines())
 
 
 def _table(rows: Sequence[GroupSummary]) -> Table:

@@ -137,8 +137,8 @@ def test_infrastructure_failures_are_apart_and_make_the_run_inconclusive(
     )
     assert run("--cwsandbox-max-infra-rate=0.5").ret == 0
     rerun = run("--lf", "-v")
-    rerun.stdout.fnmatch_lines(["*test_lost*INFRA*"])
-    rerun.stdout.no_fnmatch_line("*test_good*PASSED*")
+    rerun.stdout.fnmatch_lines(["*INFRA*"])
+    rerun.stdout.no_fnmatch_line("*test_good*")
 
 
 def test_a_failed_check_wins_over_inconclusive(pytester: pytest.Pytester, run: Run) -> None:
