@@ -13,13 +13,15 @@ from pytest_cwsandbox.local import keeper
 
 def main() -> int:
     options = _arguments()
-    lifeline = options.lifeline_fd
-    if options.lifeline is not None:
-        lifeline = _hold(options.lifeline)
-        if lifeline is None:
-            return 0
     keeping = keeper.start(options.state_dir, options.rendezvous)
     try:
+        lifeline = options.lifeline_fd
+        if lifeline is not None:
+            os.set_inheritable(lifeline, False)  # sandboxes need not know of it
+        elif options.lifeline is not None:
+            lifeline = _hold(options.lifeline)
+            if lifeline is None:
+                return 0
         from pytest_cwsandbox.local import server
 
         server.run(

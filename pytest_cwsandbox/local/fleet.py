@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.local.records import Record
     from pytest_cwsandbox.local.sandbox import Spec
 
+CLOSE_SECONDS = 3.0
 KILLED = 137  # exit code of a main process that was killed: 128 + SIGKILL
 
 _log = logging.getLogger(__name__)
@@ -46,11 +47,11 @@ class Fleet:
             self._spawn(self._stop(record, grace, expired))
 
     async def close(self) -> None:
-        """End every sandbox."""
+        """End every sandbox. One that still drains ends with this process."""
         for record in self.records.live():
             self.stop(record)
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
 
     async def _start(self, record: Record, spec: Spec) -> None:
         try:

@@ -111,12 +111,12 @@ class SandboxService:
                 for record in records
                 if tags.issubset(record.message.spec.tags)
                 and request.state in (pb.STATE_UNSPECIFIED, record.state)
-                and (not after or ((record.number > after) is ascending and record.number != after))
+                and (record.number > after if ascending else not after or record.number < after)
             ),
             key=lambda record: record.number,
             reverse=not ascending,
         )
-        limit = min(request.page_size or PAGE_RECORDS, PAGE_RECORDS)
+        limit = min(request.page_size, PAGE_RECORDS) if request.page_size > 0 else PAGE_RECORDS
         page: list[Record] = []
         size = 0
         for record in matching:
@@ -155,6 +155,7 @@ class SandboxService:
         try:
             await sandbox.write_file(path, request.content)
         except FileError as error:
+            self.running(request.sandbox_id, request.container)  # an ended one explains it better
             raise _file_refusal(error.kind, "write_file", path, error.size) from error
         return pb.WriteFileResponse()
 
@@ -166,6 +167,7 @@ class SandboxService:
         try:
             content = await sandbox.read_file(path, FILE_BYTES)
         except FileError as error:
+            self.running(request.sandbox_id, request.container)  # an ended one explains it better
             raise _file_refusal(error.kind, "read_file", path, error.size) from error
         return pb.ReadFileResponse(content=content)
 

@@ -1,0 +1,122 @@
+"""However a runner ends, or whoever it belongs to, nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from cwsandbox import Sandbox
+
+from .conftest import launched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .conftest import Runner
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    """A runner of the test's own, to be harmed."""
+    with launched(tmp_path) as running:
+        yield running
+
+
+@contextmanager
+def busy(runner: Runner) -> Iterator[set[int]]:
+    """Sandboxes at work in a runner; the processes of it all."""
+    sandboxes = [Sandbox.run(defaults=runner.defaults) for _ in range(2)]
+    for sandbox in sandboxes:
+        sandbox.wait()
+        sandbox.exec(["sh", "-c", "setsid sleep 4444 & sleep 4444"])
+        assert sandbox.exec(["true"]).result().returncode == 0
+    yield runner.processes()
+
+
+def test_the_rendezvous_is_its_owners_alone(runner: Runner) -> None:
+    status = runner.rendezvous.stat()
+    assert status.st_mode & 0o777 == 0o600
+    assert status.st_uid == os.getuid()
+
+
+def test_a_terminated_runner_leaves_nothing(runner: Runner) -> None:
+    with busy(runner) as processes:
+        runner.process.send_signal(signal.SIGTERM)
+        runner.wait_until_gone(processes)
+    assert runner.process.returncode == 0
+
+
+def test_a_killed_runner_leaves_nothing(runner: Runner) -> None:
+    with busy(runner) as processes:
+        runner.process.kill()
+        runner.wait_until_gone(processes)
+
+
+def test_a_runner_survives_what_its_session_does_not_get(runner: Runner) -> None:
+    """The terminal's Ctrl-C goes to the foreground group, which a runner is not part of."""
+    assert os.getpgid(runner.pid) != os.getpgrp()
+
+
+@contextmanager
+def held(tmp_path: Path) -> Iterator[tuple[Runner, subprocess.Popen[bytes]]]:
+    """A runner, and the process on whose life its own depends."""
+    fifo = tmp_path / "lifeline"
+    os.mkfifo(fifo)
+    script = "import sys, time; held = open(sys.argv[1], 'wb', 0); time.sleep(3600)"
+    holder = subprocess.Popen([sys.executable, "-c", script, str(fifo)])
+    try:
+        reader = fifo.open("rb")  # returns when the holder has opened its side
+        with launched(tmp_path, "--lifeline", str(fifo)) as runner:
+            reader.close()
+            yield runner, holder
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_runner_ends_with_the_holder_of_its_lifeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    with held(tmp_path) as (runner, holder):
+        for name, value in runner.environment.items():
+            monkeypatch.setenv(name, value)
+        with busy(runner) as processes:
+            holder.send_signal(number)
+            holder.wait()
+            runner.wait_until_gone(processes)
+        assert runner.process.returncode == 0
+
+
+def test_a_lifeline_may_be_a_process(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as holder:
+        pidfd = os.pidfd_open(holder.pid)
+        os.set_inheritable(pidfd, True)
+        with launched(tmp_path, "--lifeline-fd", str(pidfd), pass_fds=(pidfd,)) as runner:
+            processes = runner.processes()
+            assert runner.process.poll() is None
+            holder.kill()
+            runner.wait_until_gone(processes)
+        os.close(pidfd)
+
+
+def test_without_a_holder_a_runner_does_not_start(tmp_path: Path) -> None:
+    fifo = tmp_path / "lifeline"
+    os.mkfifo(fifo)
+    state_dir = tmp_path / "state"
+    state_dir.mkdir()
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest_cwsandbox.local"),
+            *("--lifeline", str(fifo), "--state-dir", str(state_dir)),
+        ],
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0
