@@ -125,7 +125,7 @@ def _wait_for_end(pid: int) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--cpu-limit", type=click.FloatRange(min=0, min_open=True), default=20.0)
+@click.option("--cpu-limit", type=click.IntRange(min=1), default=20)
 @click.option("--wall-limit", type=click.FloatRange(min=0, min_open=True), default=60.0)
 @click.option("--retries", type=click.IntRange(min=0), default=2, show_default=True)
 @_backend_options
@@ -133,7 +133,7 @@ def grade(  # noqa: PLR0913 - one parameter per option
     file: Path,
     output: Path | None,
     concurrency: int,
-    cpu_limit: float,
+    cpu_limit: int,
     wall_limit: float,
     retries: int,
     backend: str,

@@ -30,6 +30,7 @@ class Told(TypedDict):
     sample: dict[str, object] | None
 
 
+LOST_LINES = 10
 CRASHED = "???"  # xdist's phase for the item that a dead worker was running
 
 
@@ -162,9 +163,11 @@ class Controller:
         )
         if counted := terminal.verdicts(groups):
             say.write_line(f"verdicts: {counted}")
-        for record in records:
-            if record.reward is None:
-                say.write_line(f"infra: {record.id}: {record.detail}", yellow=True)
+        lost = [record for record in records if record.reward is None]
+        for record in lost[:LOST_LINES]:
+            say.write_line(f"infra: {record.id}: {record.detail}", yellow=True)
+        if len(lost) > LOST_LINES:
+            say.write_line(f"infra: and {len(lost) - LOST_LINES} more", yellow=True)
         checks = self._checks_alone()
         say.write_line(f"checks: {sum(checks)} passed, {len(checks) - sum(checks)} failed")
         say.write_line(f"results: {_from_here(self._run.folder)}")

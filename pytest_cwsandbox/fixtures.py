@@ -205,7 +205,7 @@ def grade(_cwsandbox_grader: Grader) -> Grade:
         problem: Problem, completion: str, *, held_out: bool = False
     ) -> OperationRef[Outcome]:
         return _or_infrastructure_error(
-            _cwsandbox_grader.grade(problem, completion, held_out=held_out)
+            _cwsandbox_grader.grade(problem, completion)
         )
 
     return start
@@ -251,5 +251,5 @@ def _or_infrastructure_error(graded: OperationRef[Outcome]) -> OperationRef[Outc
         else:
             checked.set_result(done.result())
 
-    graded.future.add_done_callback(settle)
+    graded._future.add_done_callback(settle)
     return OperationRef(checked)

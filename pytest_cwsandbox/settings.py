@@ -70,7 +70,7 @@ OPTIONS = (
     Option("split", "use this split of the source only (mbpp by name: test)", "SPLIT"),
     Option("limit", "use at most N problems of a source", "N", ini="int"),
     Option("report-dir", "folder that holds a folder per run (default: .cwsandbox/runs)", "DIR"),
-    Option("cpu-limit", "CPU seconds that a graded program may use (default: 20)", "S", "float"),
+    Option("cpu-limit", "CPU seconds that a graded program may use (default: 20)", "S", "int"),
     Option("wall-limit", "wall seconds that a graded program may take (default: 60)", "S", "float"),
     Option("memory-limit", "memory of a graded program (default: 1GiB)", "SIZE"),
     Option("retries", "fresh sandboxes to try after a failure of one (default: 2)", "N", "int"),
@@ -110,7 +110,7 @@ class Settings:
     split: str = ""
     limit: int | None = None
     report_dir: Path = Path(".cwsandbox/runs")
-    cpu_limit: float = 20.0
+    cpu_limit: int = 20
     wall_limit: float = 60.0
     memory_limit: int = 1 << 30
     retries: int = 2
@@ -140,7 +140,7 @@ class Settings:
             split=read.text("split", cls.split),
             limit=read.number("limit", int, at_least=1),
             report_dir=read.path("report-dir", cls.report_dir),
-            cpu_limit=read.number("cpu-limit", float, above=0) or cls.cpu_limit,
+            cpu_limit=read.number("cpu-limit", int, at_least=1) or cls.cpu_limit,
             wall_limit=read.number("wall-limit", float, above=0) or cls.wall_limit,
             memory_limit=read.size("memory-limit") or cls.memory_limit,
             retries=_default(read.number("retries", int, at_least=0), cls.retries),
