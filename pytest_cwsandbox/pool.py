@@ -66,7 +66,7 @@ class SandboxPool:
             raise
 
     def give_back(self, sandbox: Sandbox) -> None:
-        """Remove the sandbox, which is not the holder's concern: the session's close waits for it."""
+        """Remove the sandbox; the holder need not wait, the session's close does."""
         sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
         self._slots.release()
 

@@ -1,0 +1,298 @@
+"""What a problem's asserts ask: the calls for the worker, and what each answer must be.
+
+``assert f(1) == [2]`` becomes the call ``f(1)``, evaluated beside the solution, and the literal
+``[2]``, which stays here. In any other assert the parts that belong to the solution are evaluated
+there and the rest by the judge, so that no expected value and no comparison meets the solution.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from pytest_cwsandbox.errors import ConfigurationError
+from pytest_cwsandbox.grading.extract import normalise
+from pytest_cwsandbox.grading.names import (
+    BUILTINS,
+    MODULES,
+    as_modules,
+    bound_inside,
+    definitions,
+    loaded,
+    parse,
+    read_setup,
+)
+from pytest_cwsandbox.grading.unroll import unroll
+from pytest_cwsandbox.problems.entry_point import infer_entry_point
+
+if TYPE_CHECKING:
+    from pytest_cwsandbox.grading.names import Setup
+    from pytest_cwsandbox.problems.problem import Problem
+
+VALUE = "__value__"  # stands in a judged assert for a value that came from the solution
+CHAIN = (ast.Call, ast.Attribute, ast.Subscript)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One assert. ``calls`` are the indexes of the solution's parts in ``Tests.calls``.
+
+    ``kind`` is "equal" or "same" (compare the value with ``expected`` by ``==`` or ``is``), "truth"
+    (its truth is ``expected``), or "judged" (run ``source`` with the values put in).
+    """
+
+    text: str
+    kind: str
+    calls: tuple[int, ...]
+    expected: object = None
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """All that the asserts of one problem need, split into the worker's and the judge's."""
+
+    entry_point: str
+    imports: str
+    setup: str
+    names: tuple[str, ...]
+    modules: tuple[str, ...]
+    calls: tuple[str, ...]
+    checks: tuple[Check, ...]
+    judge_setup: str
+
+
+@dataclass
+class _Reader:
+    entry_point: str
+    setup: Setup
+    reference: set[str]
+    calls: list[ast.expr] = field(default_factory=list)
+
+    def owned(self, name: ast.Name, local: set[str], parent: ast.AST | None) -> bool:
+        """Whether the name is the solution's."""
+        if name.id in local or name.id in self.setup.names:
+            return False
+        if name.id == self.entry_point or name.id in self.reference:
+            return True
+        as_module = name.id in MODULES and isinstance(parent, ast.Attribute)
+        return not (as_module or name.id in BUILTINS)
+
+    def check(self, statement: ast.Assert) -> Check:
+        text = ast.unparse(ast.Assert(statement.test, None))
+        first = len(self.calls)
+        local = bound_inside(statement.test)
+        test = unroll(statement.test, lambda node: self._open(node, local))
+        taken = self._taken(test, bound_inside(test), text)
+        test = cast("ast.expr", _Replace(taken, self.calls).visit(test))
+        calls = tuple(range(first, len(self.calls)))
+        if not calls:
+            raise ConfigurationError(f"{text!r} tests nothing of the solution; mend the problem")
+        return _literal(text, test, calls) or Check(
+            text, "judged", calls, source=ast.unparse(ast.Assert(test, None))
+        )
+
+    def _open(self, node: ast.AST, local: set[str]) -> bool:
+        """Whether the comprehension holds a part of the solution's beside a comparison."""
+        names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+        return _compares(node) and any(
+            self.owned(name, local, None) and name.id not in MODULES for name in names
+        )
+
+    def _taken(self, test: ast.expr, local: set[str], text: str) -> list[ast.expr]:
+        """The outermost expressions that must be evaluated beside the solution."""
+        parents = {child: node for node in ast.walk(test) for child in ast.iter_child_nodes(node)}
+        taken: list[ast.expr] = []
+        for name in ast.walk(test):
+            if not isinstance(name, ast.Name) or not isinstance(name.ctx, ast.Load):
+                continue
+            if not self.owned(name, local, parents.get(name)):
+                continue
+            chain = _chain(name, parents)
+            self._check_wrapping(name, chain, text)
+            whole = self._closed(chain, parents, local, text)
+            if whole is not chain and _compares(whole, apart=chain):
+                raise ConfigurationError(
+                    f"{text!r} compares inside an expression that has to run beside the solution;"
+                    " write one assert per comparison"
+                )
+            taken.append(whole)
+        inside = {id(inner) for node in taken for inner in ast.walk(node) if inner is not node}
+        return [node for node in taken if id(node) not in inside]
+
+    def _closed(
+        self, chain: ast.expr, parents: dict[ast.AST, ast.AST], local: set[str], text: str
+    ) -> ast.expr:
+        """The smallest expression around ``chain`` that needs no name from around it."""
+        node: ast.AST = chain
+        if isinstance(chain, ast.Name):  # the solution itself, handed to map, sorted, ...
+            around = _up(parents, chain)
+            if isinstance(around, ast.Call) and around.func is not chain:
+                self._check_receiver(around, text)
+                node = around
+        around = _up(parents, node)
+        while isinstance(around, ast.Call) and _root(around.func) == "asyncio":
+            node, around = around, _up(parents, around)
+        while not isinstance(node, ast.expr) or loaded(node) & local - bound_inside(node):
+            if node not in parents:
+                break
+            node = parents[node]
+        if not isinstance(node, ast.expr):
+            raise ConfigurationError(f"{text!r} cannot be split; write a plainer assert")
+        return node
+
+    def _check_receiver(self, call: ast.Call, text: str) -> None:
+        if _root(call.func) in self.setup.names and _root(call.func) not in MODULES:
+            raise ConfigurationError(
+                f"{text!r} hands the solution to the test's own {_root(call.func)}, which would"
+                " then run beside it; write asserts that call the solution"
+            )
+
+    def _check_wrapping(self, name: ast.Name, chain: ast.expr, text: str) -> None:
+        """A comparison helper that nobody imported must not be taken for the solution's."""
+        around = name.id != self.entry_point and name.id not in self.reference
+        if around and self.entry_point in loaded(chain):
+            raise ConfigurationError(
+                f"{text!r} calls {name.id} with a result of {self.entry_point}, but neither"
+                f" test_imports nor test_setup_code defines {name.id}"
+            )
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, taken: list[ast.expr], calls: list[ast.expr]) -> None:
+        self._taken = {id(node) for node in taken}
+        self._calls = calls
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if id(node) not in self._taken:
+            return self.generic_visit(node)
+        self._calls.append(node)  # type: ignore[arg-type]  # only expressions are taken
+        index = ast.Constant(len(self._calls) - 1)
+        return ast.Call(ast.Name(VALUE, ast.Load()), [index], [])
+
+
+def _chain(name: ast.Name, parents: dict[ast.AST, ast.AST]) -> ast.expr:
+    """The longest run of calls, attributes and items that starts at the name."""
+    node: ast.expr = name
+    while True:
+        parent = parents.get(node)
+        if not isinstance(parent, CHAIN):
+            return node
+        base = parent.func if isinstance(parent, ast.Call) else parent.value
+        if base is not node:
+            return node
+        node = parent
+
+
+def _up(parents: dict[ast.AST, ast.AST], node: ast.AST) -> ast.AST | None:
+    above = parents.get(node)
+    while isinstance(above, ast.keyword | ast.Starred):
+        above = parents.get(above)
+    return above
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, CHAIN):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _compares(node: ast.AST, apart: ast.AST | None = None) -> bool:
+    if node is apart:
+        return False
+    return isinstance(node, ast.Compare) or any(
+        _compares(child, apart) for child in ast.iter_child_nodes(node)
+    )
+
+
+def _is_value(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == VALUE
+
+
+def _literal(text: str, test: ast.expr, calls: tuple[int, ...]) -> Check | None:
+    """The check of an assert that needs no execution; None for any other."""
+    if _is_value(test):
+        return Check(text, "truth", calls, expected=True)
+    if isinstance(test, ast.UnaryOp):
+        negated = isinstance(test.op, ast.Not) and _is_value(test.operand)
+        return Check(text, "truth", calls, expected=False) if negated else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    sides = [test.left, test.comparators[0]]
+    if _is_value(sides[1]):
+        sides.reverse()
+    if not _is_value(sides[0]):
+        return None
+    try:
+        expected = ast.literal_eval(sides[1])
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    singleton = expected is None or isinstance(expected, bool)
+    kind = {ast.Eq: "equal", ast.Is: "same" if singleton else ""}.get(type(test.ops[0]))
+    return Check(text, kind, calls, expected) if kind else None
+
+
+def read_tests(problem: Problem, *, held_out: bool = False) -> Tests:
+    """Take a problem's tests apart; raises ``ConfigurationError`` for what cannot be graded."""
+    texts = problem.test_list + (problem.challenge_test_list if held_out else ())
+    if not texts:
+        raise ConfigurationError(f"problem {problem.id} has no tests: nothing could be graded")
+    try:
+        return _read(problem, texts)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"problem {problem.id}: {error}") from None
+
+
+def _read(problem: Problem, texts: tuple[str, ...]) -> Tests:
+    statements = [s for text in texts for s in parse(normalise(text), f"assert {text!r}")]
+    imports = [s for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
+    tests = [s for s in statements if isinstance(s, ast.Assert)]
+    if not tests or len(imports) + len(tests) < len(statements):
+        raise ConfigurationError("a test is not an assert statement; write it as one")
+    import_texts = [normalise(text) for text in problem.test_imports]
+    import_texts += [ast.unparse(statement) for statement in imports]
+    setup = read_setup(import_texts, normalise(problem.test_setup_code))
+    reference = definitions(normalise(problem.reference_solution))
+    entry_point = problem.entry_point or infer_entry_point(
+        texts, problem.reference_solution, import_texts
+    )
+    reader = _Reader(entry_point, setup, reference)
+    checks = tuple(reader.check(statement) for statement in tests)
+
+    used = set().union(*(loaded(call) for call in reader.calls))
+    worker_setup = setup.for_worker(used)
+    worker = ast.Module([*worker_setup, *(ast.Expr(call) for call in reader.calls)], [])
+    rest = ast.Module([*setup.own, *(s for c in checks for s in ast.parse(c.source).body)], [])
+    walked = {index for check in checks if check.kind == "judged" for index in check.calls}
+    known = setup.names | {name for s in worker_setup for name in bound_inside(s)}
+    return Tests(
+        entry_point=entry_point,
+        imports=_source(setup.imports),
+        setup=_source(worker_setup),
+        names=tuple(
+            sorted(
+                {
+                    name
+                    for call in reader.calls
+                    for name in loaded(call) - bound_inside(call) - known
+                    if name == entry_point or name not in BUILTINS | as_modules(call)
+                }
+            )
+        ),
+        modules=tuple(sorted(as_modules(worker) - known - {entry_point})),
+        calls=tuple(
+            ("j" if index in walked else "h") + ast.unparse(call)
+            for index, call in enumerate(reader.calls)
+        ),
+        checks=checks,
+        judge_setup="\n".join(
+            [_source(setup.imports)]
+            + [f"import {name}" for name in sorted(as_modules(rest) - setup.names)]
+            + [_source(setup.own)]
+        ),
+    )
+
+
+def _source(statements: list[ast.stmt] | tuple[ast.stmt, ...]) -> str:
+    return "\n".join(ast.unparse(statement) for statement in statements)

@@ -1,0 +1,142 @@
+"""What both graders share: a loop, a pool, the self-test, and how failures become outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.grading.background import Background
+from pytest_cwsandbox.grading.limits import Limits
+from pytest_cwsandbox.grading.runs import ENVIRONMENT, ProgramFailedError, Runs, Tally
+from pytest_cwsandbox.outcome import Outcome, Verdict
+from pytest_cwsandbox.pool import SandboxPool
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cwsandbox import OperationRef, Session
+
+Finding = tuple[Verdict, str]
+
+CODE_CHARACTERS = 1 << 20
+DETAIL = 300
+
+
+class SandboxGrader(ABC):
+    """Grades in fresh sandboxes of ``session``, at most ``concurrency`` at once.
+
+    Before the first outcome it grades a known right and a known wrong program; where it cannot tell
+    them apart it refuses to score: every outcome is an infrastructure error.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        limits: Limits | None = None,
+        retries: int = 2,
+        concurrency: int = 32,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._retries = retries
+        self._background = Background()
+        self._slots = asyncio.Semaphore(concurrency)
+        self._pool = SandboxPool(
+            session, size=concurrency, retries=retries, environment=ENVIRONMENT
+        )
+        self._runs = Runs(
+            self._pool.lease, limits=self._limits, retries=retries, canary=self._canary_passes
+        )
+        # The canary answers for the service as it is: not retried, and judged by no other canary.
+        self._canary_runs = Runs(self._pool.lease, limits=self._limits, retries=0, canary=_unsound)
+        self._self_test: asyncio.Task[bool] | None = None
+
+    @property
+    def sandboxes_used(self) -> int:
+        """All of them: retries, self-test and judge included."""
+        return self._pool.created
+
+    def close(self) -> None:
+        """Cancel what is not graded yet; the session's own close removes the sandboxes."""
+        self._background.close()
+
+    @abstractmethod
+    async def _tells_right_from_wrong(self, runs: Runs) -> bool:
+        """Grade a known right and a known wrong program."""
+
+    def _submit(
+        self, code: str | None, find: Callable[[str, Tally], Awaitable[Finding]]
+    ) -> OperationRef[Outcome]:
+        """Grade ``code`` in the background, by ``find`` unless it can be told without."""
+        return self._background.submit(self._grade(code, find))
+
+    async def _grade(
+        self, code: str | None, find: Callable[[str, Tally], Awaitable[Finding]]
+    ) -> Outcome:
+        if (unusable := _unusable(code)) is not None:
+            return Outcome(*unusable)
+        async with self._slots:  # waiting for a turn is not the grade's time
+            return await self._graded(code or "", find)
+
+    async def _graded(self, code: str, find: Callable[[str, Tally], Awaitable[Finding]]) -> Outcome:
+        started = time.monotonic()
+        tally = Tally()
+        try:
+            await self._check_itself()
+            verdict, detail = await find(code, tally)
+        except ProgramFailedError as error:
+            verdict, detail = error.verdict, str(error)
+        except InfrastructureError as error:
+            verdict, detail = Verdict.INFRASTRUCTURE_ERROR, str(error)
+        line = " ".join(detail.split())[:DETAIL]
+        return Outcome(verdict, line, time.monotonic() - started, tally.sandboxes)
+
+    async def _check_itself(self) -> None:
+        """Once; a failure is not remembered, so that a service that recovers is used."""
+        if self._self_test is None:
+            self._self_test = asyncio.ensure_future(self._tells_right_from_wrong(self._runs))
+        test = self._self_test
+        try:
+            # One grade that is cancelled must not cancel the test of all.
+            sound = await asyncio.shield(test)
+        except (InfrastructureError, ProgramFailedError) as error:
+            if self._self_test is test:
+                self._self_test = None
+            raise InfrastructureError(f"the grader's self-test failed: {error}") from error
+        if not sound:
+            raise InfrastructureError(
+                "the grader's self-test failed: a known right and a known wrong program were not"
+                " told apart; check the python of the sandbox image"
+            )
+
+    async def _canary_passes(self) -> bool:
+        try:
+            return await self._tells_right_from_wrong(self._canary_runs)
+        except (InfrastructureError, ProgramFailedError):
+            return False
+
+
+async def _unsound() -> bool:
+    return False
+
+
+def _unusable(code: str | None) -> Finding | None:
+    """Why code needs no sandbox to be graded; None if it does.
+
+    The code is not parsed here: only the interpreter that runs it knows its syntax, and a parser
+    can be made to take very long.
+    """
+    if code is None or not code.strip():
+        return Verdict.NO_CODE, "the completion holds no code"
+    if len(code) > CODE_CHARACTERS:
+        return Verdict.INVALID_TEXT, f"the code has more than {CODE_CHARACTERS} characters"
+    if "\0" in code:
+        return Verdict.SYNTAX_ERROR, "source code cannot contain null bytes"
+    try:
+        code.encode()
+    except UnicodeEncodeError as error:
+        return Verdict.INVALID_TEXT, f"the code is not valid text: {error.reason}"
+    return None

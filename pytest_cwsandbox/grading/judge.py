@@ -1,0 +1,181 @@
+"""The judge: compares the solution's values with what the tests expect, outside its sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
+from pytest_cwsandbox.grading.report import VERDICTS, Item, read_items
+from pytest_cwsandbox.grading.runs import ENVIRONMENT, ProgramFailedError, Runs, Tally
+from pytest_cwsandbox.grading.scripts import source
+from pytest_cwsandbox.grading.values import MalformedValueError, decode, truth
+from pytest_cwsandbox.outcome import Verdict
+from pytest_cwsandbox.pool import SandboxPool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from cwsandbox import Sandbox, Session
+
+    from pytest_cwsandbox.grading.asserts import Check, Tests
+    from pytest_cwsandbox.grading.base import Finding
+    from pytest_cwsandbox.grading.limits import Limits
+
+PASSED = (Verdict.PASSED, "")
+PROCESSES = 4  # of the judge at once, in its one sandbox
+SHOWN = 200
+
+
+class Judge:
+    """Decides every assert of a problem from the values that came back.
+
+    Asserts that need execution run in one sandbox that never sees a solution: started when first
+    needed, shared, and replaced when it ends.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        limits: Limits,
+        retries: int,
+        canary: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self.pool = SandboxPool(session, size=1, retries=retries, environment=ENVIRONMENT)
+        self._runs = Runs(self._lease, limits=limits, retries=retries, canary=canary)
+        self._starting = asyncio.Lock()
+        self._turns = asyncio.Semaphore(PROCESSES)
+        self._sandbox: Sandbox | None = None
+
+    async def decide(self, tests: Tests, items: Sequence[Item]) -> Finding:
+        """The finding of the first assert that fails, or passed. Raises as ``Runs.run`` does."""
+        judged = [check for check in tests.checks if check.kind == "judged"]
+        for index, check in enumerate(tests.checks):
+            if check.kind == "judged":
+                continue
+            finding = compare(check, items[check.calls[0]])
+            if finding is not PASSED:
+                # An assert before it that only the judge can decide may fail first.
+                judged = [c for c in tests.checks[:index] if c.kind == "judged"]
+                break
+        else:
+            finding = PASSED
+        return await self._evaluate(tests, judged, items) or finding
+
+    async def _evaluate(
+        self, tests: Tests, checks: Sequence[Check], items: Sequence[Item]
+    ) -> Finding | None:
+        """The finding of the first of ``checks`` that fails; None if all hold."""
+        if not checks:
+            return None
+        ended = await self._runs.run(
+            source("guard", "evaluate"),
+            [
+                source("values"),
+                tests.judge_setup,
+                str(len(checks)),
+                *(check.source for check in checks),
+                *(item.tag + item.text for item in items),
+            ],
+            Tally(),  # the judge's sandbox is shared
+        )
+        try:
+            answers = read_items(ended.output)
+        except MalformedValueError:
+            answers = []
+        held = len([answer for answer in answers if answer.tag == "P"])
+        if held == len(answers) == len(checks):
+            return None
+        if held + 1 != len(answers):
+            if ended.signal:
+                return Verdict.WRONG_ANSWER, f"its value ended the judge by signal {ended.signal}"
+            raise InfrastructureError(f"the judge gave no answer (exit code {ended.returncode})")
+        last, check = answers[-1], checks[min(held, len(checks) - 1)]
+        if last.tag == "T":
+            return Verdict.TIMEOUT, f"{_short(check.text)}: judging its value took too long"
+        failed = [items[call] for call in check.calls if items[call].tag != "V"]
+        if last.tag == "R" and failed:
+            return _failed(check, failed[0])
+        why = last.text if last.tag == "R" else _got(check, items)
+        return Verdict.WRONG_ANSWER, f"{_short(check.text)}: {why}"
+
+    @asynccontextmanager
+    async def _lease(self) -> AsyncIterator[Sandbox]:
+        async with self._starting:
+            if self._sandbox is None:
+                self._sandbox = await self.pool.take()
+            sandbox = self._sandbox
+        try:
+            async with self._turns:
+                yield sandbox
+        except (ProgramFailedError, ConfigurationError):
+            raise  # the tests' end, not the sandbox's
+        except Exception:
+            self._discard(sandbox)
+            raise
+
+    def _discard(self, sandbox: Sandbox) -> None:
+        if self._sandbox is sandbox:
+            self._sandbox = None
+            self.pool.give_back(sandbox)
+
+    def close(self) -> None:
+        if self._sandbox is not None:
+            self._discard(self._sandbox)
+
+
+def compare(check: Check, item: Item) -> Finding:
+    """Decide an assert that needs no execution."""
+    if item.tag != "V":
+        return _failed(check, item)
+    try:
+        if check.kind == "truth":
+            holds = truth(item.text) is check.expected
+            return PASSED if holds else _wrong(check, item)
+        value = decode(item.text, limit=4 * _size(check.expected) + 16)
+        same = check.kind == "same"
+        holds = value is check.expected if same else bool(value == check.expected)
+    except MalformedValueError:  # also a value far larger than the expected one
+        holds = False
+    except Exception as error:  # noqa: BLE001 - the assert itself would have raised it
+        return Verdict.RUNTIME_ERROR, f"{_short(check.text)}: {type(error).__name__}: {error}"[
+            :SHOWN
+        ]
+    return PASSED if holds else _wrong(check, item)
+
+
+def _size(value: object) -> int:
+    """How many values a literal is made of; equal values are made of equally many."""
+    if isinstance(value, dict):
+        return 1 + sum(_size(key) + _size(item) for key, item in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return 1 + sum(map(_size, value))
+    return 1
+
+
+def _wrong(check: Check, item: Item) -> Finding:
+    return Verdict.WRONG_ANSWER, f"{_short(check.text)}: got {_shown(item)}"
+
+
+def _failed(check: Check, item: Item) -> Finding:
+    return VERDICTS[item.tag], f"{_short(check.text)}: {item.text or VERDICTS[item.tag]}"
+
+
+def _got(check: Check, items: Sequence[Item]) -> str:
+    return "got " + ", ".join(_shown(items[call]) for call in check.calls)
+
+
+def _shown(item: Item) -> str:
+    if len(item.text) > SHOWN:
+        return "a large value"
+    try:
+        return repr(decode(item.text))[:SHOWN]
+    except MalformedValueError:
+        return "no value"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else line[: SHOWN - 3] + "..."

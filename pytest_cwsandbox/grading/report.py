@@ -1,0 +1,44 @@
+"""What a worker or a judge reports: a row of items, read strictly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_cwsandbox.grading.values import MalformedValueError, header
+from pytest_cwsandbox.outcome import Verdict
+
+VERDICTS = {
+    "S": Verdict.SYNTAX_ERROR,
+    "E": Verdict.MISSING_ENTRY_POINT,
+    "R": Verdict.RUNTIME_ERROR,
+    "X": Verdict.EARLY_EXIT,
+    "M": Verdict.MEMORY_LIMIT,
+    "T": Verdict.TIMEOUT,
+    "O": Verdict.OUTPUT_LIMIT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """``tag`` "V" with an encoded value, "P" or "W" from the judge, or one of ``VERDICTS``."""
+
+    tag: str
+    text: str
+
+
+def read_items(output: bytes) -> list[Item]:
+    """The items; raises ``MalformedValueError``."""
+    try:
+        text = output.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise MalformedValueError("not text") from None
+    items: list[Item] = []
+    position = 0
+    while position < len(text):
+        tag, length, position = header(text, position)
+        body = text[position : position + length]
+        if len(body) != length or tag not in {"V", "P", "W", *VERDICTS}:
+            raise MalformedValueError("not an item")
+        items.append(Item(tag, body))
+        position += length
+    return items

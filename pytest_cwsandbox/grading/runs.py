@@ -1,0 +1,208 @@
+"""One program in one fresh sandbox, and whose fault it is when that fails.
+
+Three rules. What the service reports as its own failure is retried and never the program's doing.
+A sandbox that dies under the program, and an exec that nobody ended in time, may be either's: when
+it happens again on a fresh sandbox the canary, a program known to be right, decides. And what
+stands on standard error was written before the program began: it never got to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
+from pytest_cwsandbox.grading.limits import OUTPUT_BYTES
+from pytest_cwsandbox.outcome import Verdict
+from pytest_cwsandbox.pool import backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from cwsandbox import Process, ProcessResult, Sandbox
+
+    from pytest_cwsandbox.grading.limits import Limits
+
+    Lease = Callable[[], AbstractAsyncContextManager[Sandbox]]
+
+# A program whose result depends on the order of a set shall get the same reward every time; and
+# numerical libraries reserve memory per CPU, more than the limit on a large machine.
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+COMMAND_BYTES = 96 << 10  # what is longer goes as a file: one argument may have 128 KiB
+UNWATCHED_SECONDS = 1.0
+SLACK_BYTES = 1 << 16
+SIGKILL, SIGXCPU = 9, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A process that ended by itself; ``signal`` is 0 or the signal that ended it."""
+
+    returncode: int
+    output: bytes
+
+    @property
+    def signal(self) -> int:
+        """The SDK passes on what the service says: both ways of writing a signal occur."""
+        return -self.returncode if self.returncode < 0 else max(self.returncode - 128, 0)
+
+
+class ProgramFailedError(Exception):
+    """The program's own failure, which leaves no result to look at."""
+
+    def __init__(self, verdict: Verdict, detail: str) -> None:
+        super().__init__(detail)
+        self.verdict = verdict
+
+
+class _SuspectError(Exception):
+    """The sandbox or the process in it was killed, or nobody ended the exec in time."""
+
+    def __init__(self, verdict: Verdict, detail: str) -> None:
+        super().__init__(detail)
+        self.verdict = verdict
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts the sandboxes that one grade used."""
+
+    sandboxes: int = 0
+
+
+class Runs:
+    """Runs scripts with retries, every attempt in a sandbox of ``lease``.
+
+    ``canary`` tells whether a right program passes on a fresh sandbox.
+    """
+
+    def __init__(
+        self, lease: Lease, *, limits: Limits, retries: int, canary: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._lease = lease
+        self._limits = limits
+        self._retries = retries
+        self._canary = canary
+
+    async def run(self, script: str, arguments: Sequence[str], tally: Tally) -> Ended:
+        """Run ``script`` until it ended by itself.
+
+        Raises ``ProgramFailedError``, ``InfrastructureError``, or ``ConfigurationError`` where
+        imports or setup of the tests fail.
+        """
+        failure: _SuspectError | InfrastructureError
+        suspicions = 0
+        for attempt in range(self._retries + 1):
+            if attempt:
+                await backoff(attempt)
+            try:
+                async with self._lease() as sandbox:
+                    tally.sandboxes += 1
+                    return await self._attempt(sandbox, script, arguments)
+            except _SuspectError as error:
+                failure = error
+                suspicions += 1
+                if suspicions == 2:
+                    break
+            except InfrastructureError as error:
+                failure = error
+        if isinstance(failure, InfrastructureError):
+            raise failure
+        if not await self._canary():
+            raise InfrastructureError(f"{failure}, and a known right program fails as well")
+        raise ProgramFailedError(failure.verdict, f"{failure}, also on a fresh sandbox")
+
+    async def _attempt(self, sandbox: Sandbox, script: str, arguments: Sequence[str]) -> Ended:
+        """Run the script once; raises ``_SuspectError`` for what needs a second look."""
+        from cwsandbox import (
+            CWSandboxAuthenticationError,
+            CWSandboxError,
+            SandboxExecutionError,
+            SandboxNotRunningError,
+            SandboxRequestTimeoutError,
+            SandboxTimeoutError,
+            SandboxUnavailableError,
+        )
+
+        limits = self._limits
+        given = [str(limits.cpu_seconds), str(limits.wall_seconds), str(limits.memory_bytes)]
+        started = time.monotonic()
+        try:
+            command = await _command(sandbox, script, [*given, *arguments])
+            started = time.monotonic()
+            process = sandbox.exec(command, timeout_seconds=limits.outer_seconds)
+            result = await _bounded(process)
+        except CWSandboxAuthenticationError:
+            raise
+        except CWSandboxError as error:
+            overdue = time.monotonic() - started > 0.9 * limits.outer_seconds
+            own = isinstance(error, SandboxTimeoutError)
+            if own and overdue and not isinstance(error, SandboxRequestTimeoutError):
+                raise _SuspectError(
+                    Verdict.TIMEOUT, f"nothing ended the program within {limits.outer_seconds:g} s"
+                ) from None
+            died = isinstance(error, SandboxNotRunningError | SandboxExecutionError)
+            if died and not isinstance(error, SandboxUnavailableError) and await _is_over(sandbox):
+                raise _SuspectError(
+                    Verdict.SANDBOX_KILLED, "the sandbox died under the program"
+                ) from error
+            raise InfrastructureError(f"the sandbox service failed: {error}") from error
+        ended = Ended(result.returncode, result.stdout_bytes)
+        if complaint := result.stderr.strip():
+            reason = complaint.splitlines()[-1][:300]
+            if complaint.startswith("tests: "):
+                raise ConfigurationError(
+                    f"the imports or setup of the tests fail in the sandbox: {reason[7:]}"
+                )
+            raise InfrastructureError(f"the program could not be started: {reason}")
+        if ended.signal == SIGKILL:
+            raise _SuspectError(Verdict.SANDBOX_KILLED, "the program was killed")
+        if ended.signal == SIGXCPU:
+            raise ProgramFailedError(
+                Verdict.TIMEOUT, f"used more than {limits.cpu_seconds} s of CPU"
+            )
+        return ended
+
+
+async def _command(sandbox: Sandbox, script: str, arguments: list[str]) -> list[str]:
+    """The command line; arguments that it cannot carry are written to a file."""
+    python = ["python", "-s", "-S", "-c", script]  # no -I: it would ignore PYTHONHASHSEED
+    text = "".join(arguments)
+    if len(text) < COMMAND_BYTES and "\0" not in text and text.isascii():
+        return [*python, "-", *arguments]
+    path = f"/tmp/{uuid.uuid4().hex}"  # noqa: S108 - inside the sandbox
+    lengths = " ".join(str(len(argument)) for argument in arguments)
+    await sandbox.write_file(path, f"{lengths}\n{text}".encode("utf-8", "surrogatepass"))
+    return [*python, path]
+
+
+async def _bounded(process: Process) -> ProcessResult:
+    """The result, unless the output is too much: the SDK keeps it all in memory."""
+    done = asyncio.ensure_future(process)
+    await asyncio.wait((done,), timeout=UNWATCHED_SECONDS)
+    if not done.done():
+        size = 0
+        async for chunk in process.stdout:
+            size += len(chunk)
+            if size > OUTPUT_BYTES + SLACK_BYTES:
+                done.cancel()
+                raise ProgramFailedError(Verdict.OUTPUT_LIMIT, "flooded the channel of the result")
+    result = await done
+    if len(result.stdout_bytes) > OUTPUT_BYTES + SLACK_BYTES:
+        raise ProgramFailedError(Verdict.OUTPUT_LIMIT, "flooded the channel of the result")
+    return result
+
+
+async def _is_over(sandbox: Sandbox) -> bool:
+    """Whether the service says that the sandbox ended, rather than that it cannot be reached."""
+    from cwsandbox import CWSandboxError, SandboxStatus
+
+    try:
+        status = await asyncio.to_thread(sandbox.get_status)
+    except CWSandboxError:
+        return False
+    return status in {SandboxStatus.COMPLETED, SandboxStatus.FAILED, SandboxStatus.TERMINATED}
