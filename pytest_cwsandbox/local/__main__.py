@@ -13,6 +13,7 @@ from pytest_cwsandbox.local import keeper
 
 def main() -> int:
     options = _arguments()
+    options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     keeping = keeper.start(options.state_dir, options.rendezvous)
     try:
         lifeline = options.lifeline_fd

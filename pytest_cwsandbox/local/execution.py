@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cwsandbox._proto import sandbox_pb2 as pb
+from grpc import StatusCode
 from grpc.aio import EOF
 
-from pytest_cwsandbox.local.status import invalid, not_running, unsupported
+from pytest_cwsandbox.local.status import Refusal, invalid, not_running, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,11 +54,11 @@ class Execution:
         following = asyncio.ensure_future(context.read())
         await asyncio.wait((following,), timeout=HALF_CLOSE_SECONDS)
         stdin = init.tty or not following.done() or following.result() is not EOF
-        process = await sandbox.exec(
-            init.command,
-            stdin=stdin,
-            tty=(init.tty_width or 80, init.tty_height or 24) if init.tty else None,
-        )
+        size = (init.tty_width or 80, init.tty_height or 24)
+        try:
+            process = await sandbox.exec(init.command, stdin=stdin, tty=size if init.tty else None)
+        except OSError as error:  # the host is short of something, such as open files
+            raise Refusal(StatusCode.RESOURCE_EXHAUSTED, f"no command: {error}") from error
         feeding: asyncio.Task[None] | None = None
         try:
             if stdin:

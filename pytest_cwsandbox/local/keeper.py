@@ -13,11 +13,13 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.errors import BackendError
 from pytest_cwsandbox.local import limits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+WRITTEN = "written"
 CLEAR_SECONDS = 5.0  # sandboxes of a killed runner need a moment to die
 
 
@@ -34,8 +36,14 @@ def start(state_dir: Path, rendezvous: Path | None) -> int:
 
 
 def announce(keeper: int, text: str) -> None:
-    """Have the rendezvous file written, whole, as the one who started the runner."""
+    """Have the rendezvous file written, whole, as the one who started the runner.
+
+    Raises ``BackendError`` when it cannot be.
+    """
     os.write(keeper, text.encode())
+    problem = os.read(keeper, 1 << 16).decode(errors="replace")
+    if problem != WRITTEN:
+        raise BackendError(f"the rendezvous file cannot be written: {problem or 'its keeper died'}")
 
 
 def finish(keeper: int) -> None:
@@ -55,8 +63,7 @@ def _keep(channel: int, state_dir: Path, rendezvous: Path | None) -> None:
     os.closerange(3, channel)
     os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
     while text := os.read(channel, 1 << 20):
-        if rendezvous is not None:
-            _write(rendezvous, text)
+        os.write(channel, _write(rendezvous, text).encode())
     if rendezvous is not None:
         rendezvous.unlink(missing_ok=True)
     deadline = time.monotonic() + CLEAR_SECONDS
@@ -64,11 +71,17 @@ def _keep(channel: int, state_dir: Path, rendezvous: Path | None) -> None:
         shutil.rmtree(state_dir, ignore_errors=True)
         if state_dir.exists():
             time.sleep(0.05)
-    limits.clear(state_dir.name)
+    limits.clear(state_dir)
 
 
-def _write(path: Path, text: bytes) -> None:
+def _write(path: Path | None, text: bytes) -> str:
+    if path is None:
+        return WRITTEN
     part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.touch(mode=0o600, exist_ok=False)  # before the token is in it
-    part.write_bytes(text)
-    part.rename(path)
+    try:
+        part.touch(mode=0o600, exist_ok=False)  # before the token is in it
+        part.write_bytes(text)
+        part.rename(path)
+    except OSError as error:
+        return str(error)
+    return WRITTEN

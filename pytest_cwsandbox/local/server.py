@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import secrets
 import signal
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.local.host import PreparedHost
 
+OPEN_FILES = 8192
 MESSAGE_BYTES = 100 << 20
 OPTIONS = (
     ("grpc.so_reuseport", 0),  # or another process of any user could share the port
@@ -43,8 +45,17 @@ def run(
     ``announce`` gets the rendezvous as JSON once clients can connect. ``lifeline`` is the reading
     end of a pipe that nobody writes to, or a pidfd. Raises ``BackendError``.
     """
+    _allow_files()
     host = prepare(state_dir)
     asyncio.run(_serve(host, announce, lifeline, max_lifetime))
+
+
+def _allow_files() -> None:
+    """Every sandbox, command and client holds a few open files; the usual 1024 are soon used up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(
@@ -66,21 +77,25 @@ async def _serve(
     server.add_generic_rpc_handlers((Methods(token, service, Execution(service)),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    announce(
-        json.dumps(
-            {
-                "version": 1,
-                "address": f"http://127.0.0.1:{port}",
-                "token": token,
-                "pid": os.getpid(),
-                "isolation": host.isolation,
-                "limits": host.limits,
-                "images": list(host.images),
-            }
-        )
+    try:
+        announce(_rendezvous(host, port, token))
+        await ending.wait()
+    finally:
+        if lifeline is not None:
+            loop.remove_reader(lifeline)
+        await server.stop(None)
+        await fleet.close()
+
+
+def _rendezvous(host: PreparedHost, port: int, token: str) -> str:
+    return json.dumps(
+        {
+            "version": 1,
+            "address": f"http://127.0.0.1:{port}",
+            "token": token,
+            "pid": os.getpid(),
+            "isolation": host.isolation,
+            "limits": host.limits,
+            "images": list(host.images),
+        }
     )
-    await ending.wait()
-    if lifeline is not None:
-        loop.remove_reader(lifeline)
-    await server.stop(None)
-    await fleet.close()

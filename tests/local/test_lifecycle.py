@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from cwsandbox import Sandbox
+from cwsandbox import Sandbox, SandboxStatus
 
 from .conftest import launched
 
@@ -56,6 +56,18 @@ def test_a_killed_runner_leaves_nothing(runner: Runner) -> None:
     with busy(runner) as processes:
         runner.process.kill()
         runner.wait_until_gone(processes)
+
+
+def test_sandboxes_may_live_no_longer_than_the_runner_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with launched(tmp_path, "--max-lifetime", "1") as runner:
+        for name, value in runner.environment.items():
+            monkeypatch.setenv(name, value)
+        sandbox = Sandbox.run(defaults=runner.defaults)
+        sandbox.wait_until_complete(timeout=60, raise_on_termination=False).result()
+        assert sandbox.status == SandboxStatus.TERMINATED
+        assert sandbox.status_reason == "its lifetime of 1 s is over"
 
 
 def test_a_runner_survives_what_its_session_does_not_get(runner: Runner) -> None:
@@ -106,17 +118,31 @@ def test_a_lifeline_may_be_a_process(tmp_path: Path) -> None:
         os.close(pidfd)
 
 
-def test_without_a_holder_a_runner_does_not_start(tmp_path: Path) -> None:
-    fifo = tmp_path / "lifeline"
-    os.mkfifo(fifo)
-    state_dir = tmp_path / "state"
-    state_dir.mkdir()
-    ended = subprocess.run(
+def ended(tmp_path: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Exit code and last words of a runner that does not get to serve."""
+    completed = subprocess.run(
         [
             *(sys.executable, "-m", "pytest_cwsandbox.local"),
-            *("--lifeline", str(fifo), "--state-dir", str(state_dir)),
+            *("--state-dir", str(tmp_path / "state"), *arguments),
         ],
+        env={**os.environ, **environment},
+        stderr=subprocess.PIPE,
+        text=True,
         timeout=60,
         check=False,
     )
-    assert ended.returncode == 0
+    assert not (tmp_path / "state").exists()
+    return completed.returncode, completed.stderr
+
+
+def test_without_a_holder_a_runner_does_not_start(tmp_path: Path) -> None:
+    fifo = tmp_path / "lifeline"
+    os.mkfifo(fifo)
+    assert ended(tmp_path, "--lifeline", str(fifo)) == (0, "")
+
+
+def test_a_runner_that_cannot_say_where_it_is_ends(tmp_path: Path) -> None:
+    code, said = ended(tmp_path, "--rendezvous", str(tmp_path / "missing" / "runner.json"))
+    assert code == 3
+    assert said.startswith("error: the rendezvous file cannot be written: ")
+    assert len(said.splitlines()) == 1

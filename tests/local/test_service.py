@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import grpc
@@ -252,13 +255,38 @@ class TestLife:
         sandbox.stop(graceful_shutdown_seconds=1).result()
         assert (sandbox.status, sandbox.returncode) == (SandboxStatus.COMPLETED, 137)
 
-    def test_stopping_needs_one_poll(self, sandbox: Sandbox) -> None:
-        sandbox.wait()
-        started = time.monotonic()
-        sandbox.stop(graceful_shutdown_seconds=0).result()
-        # A second poll would come 0.2 s later.
-        assert sandbox.status == SandboxStatus.COMPLETED
-        assert time.monotonic() - started < 5
+    def test_a_poll_waits_for_a_sandbox_on_its_way_out(
+        self, defaults: SandboxDefaults, stub: SandboxServiceStub, runner: Runner
+    ) -> None:
+        """Else the SDK's next one comes 0.2 s later, and its stop takes as much longer."""
+        script = "trap '' TERM; echo > /tmp/armed; while :; do sleep 0.05; done"
+        sandbox = Sandbox.run("sh", "-c", script, defaults=defaults)
+        assert _becomes(lambda: sandbox.exec(["ls", "/tmp/armed"]).result().returncode, 0)
+        delete = sandbox_pb2.DeleteSandboxRequest(
+            sandbox_id=sandbox.sandbox_id, grace_period_seconds=3
+        )
+        answer = stub.DeleteSandbox(delete, metadata=runner.credentials)
+        assert answer.sandbox.status.state == sandbox_pb2.STATE_TERMINATING
+        poll = sandbox_pb2.GetSandboxRequest(sandbox_id=sandbox.sandbox_id)
+        answer = stub.GetSandbox(poll, metadata=runner.credentials)
+        assert answer.status.state == sandbox_pb2.STATE_COMPLETED
+
+    def test_a_sandbox_that_is_killed_has_failed(
+        self, defaults: SandboxDefaults, runner: Runner
+    ) -> None:
+        others = runner.processes()
+        sandbox = Sandbox.run(defaults=defaults)
+        running = sandbox.exec(["sleep", "infinity"])
+        assert _becomes(lambda: _running(sandbox, "infinity"), 2)  # the main command sleeps too
+        for pid in runner.processes() - others:
+            with suppress(ProcessLookupError):  # one takes others with it
+                os.kill(pid, signal.SIGKILL)
+        with pytest.raises(SandboxNotRunningError):
+            running.result()
+        with pytest.raises(SandboxNotRunningError):
+            sandbox.read_file("/etc/passwd").result()
+        with pytest.raises(SandboxFailedError, match="killed"):
+            sandbox.wait_until_complete(timeout=60).result()
 
     def test_a_sandbox_ends_with_its_lifetime(self, defaults: SandboxDefaults) -> None:
         sandbox = Sandbox.run(defaults=defaults, max_lifetime_seconds=1)
