@@ -24,6 +24,7 @@ _VARIABLES = (
     "CWSANDBOX_BASE_URL",
     "CWSANDBOX_API_KEY",
     "CWSANDBOX_DISABLE_SIGNAL_HANDLERS",
+    "GRPC_VERBOSITY",
     runner.LOCAL_MARKER,
     "no_proxy",
     "NO_PROXY",
@@ -97,7 +98,8 @@ def connect(options: BackendOptions, folder: Path, *, lifeline: int) -> Backend:
     ends with the process ``lifeline``. Raises ``BackendError`` with the remedy.
     """
     kind = options.choose(os.environ)
-    mark_used(folder)
+    if kind == "hosted" or runner.LOCAL_MARKER in os.environ:  # no runner of ours leaves its traces
+        mark_used(folder)
     saved = {name: os.environ.get(name) for name in _VARIABLES}
 
     def restore() -> None:
@@ -109,6 +111,8 @@ def connect(options: BackendOptions, folder: Path, *, lifeline: int) -> Backend:
 
     # Ctrl-C belongs to the test runner; sandboxes are swept by tag and have a lifetime.
     os.environ.setdefault("CWSANDBOX_DISABLE_SIGNAL_HANDLERS", "1")
+    # gRPC tells stderr that a server which ends says goodbye.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if kind == "hosted":
         address, auth = hosted(options)
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
@@ -123,6 +127,11 @@ def connect(options: BackendOptions, folder: Path, *, lifeline: int) -> Backend:
         os.environ[runner.LOCAL_MARKER],
         restore,
     )
+
+
+def used(folder: Path) -> bool:
+    """Whether a process of the run with this folder connected to a backend."""
+    return (folder / USED).exists() or (folder / runner.RENDEZVOUS).exists()
 
 
 def mark_used(folder: Path) -> None:
@@ -208,7 +217,7 @@ def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]
     from cwsandbox import CWSandboxError, Sandbox
 
     auth: AuthHeaders | AuthStrategy
-    rendezvous = folder / "runner.json"
+    rendezvous = folder / runner.RENDEZVOUS
     if rendezvous.exists():
         served = runner.read(rendezvous)
         address, auth = served.address, bearer(served.token)

@@ -176,7 +176,7 @@ class Controller:
 
     def sweep(self, wanted: list[str]) -> None:
         """Remove sandboxes with these tags that nobody removed, if the run had any at all."""
-        if not (self._run.folder / backend.USED).exists():
+        if not backend.used(self._run.folder):
             return
         try:
             self._swept += backend.sweep(self._settings.backend_options, self._run.folder, wanted)

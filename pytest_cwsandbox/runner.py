@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0  # a loaded machine may take long; a runner that cannot start says so at once
 STOP_SECONDS = 10.0
+RENDEZVOUS = "runner.json"
+LOCK = "runner.lock"
 
 # Marks the address in the environment as a local runner's: an inherited one is not "hosted".
 LOCAL_MARKER = "CWSANDBOX_LOCAL_RUNNER"
@@ -64,8 +66,8 @@ def join_or_start(folder: Path, *, lifeline: int) -> Rendezvous:
     from filelock import FileLock
 
     folder.mkdir(parents=True, exist_ok=True)
-    rendezvous = folder / "runner.json"
-    with FileLock(folder / "runner.lock"):
+    rendezvous = folder / RENDEZVOUS
+    with FileLock(folder / LOCK):
         if not rendezvous.exists():
             _start(rendezvous, lifeline)
         return read(rendezvous)
@@ -137,11 +139,11 @@ def _reason(log: Path, status: int) -> str:
 
 def stop(folder: Path) -> None:
     """End the run's runner, if it has one, with everything that it started."""
-    rendezvous = folder / "runner.json"
+    rendezvous = folder / RENDEZVOUS
     if rendezvous.exists():
         end(read(rendezvous).pid)
         rendezvous.unlink(missing_ok=True)
-    (folder / "runner.lock").unlink(missing_ok=True)
+    (folder / LOCK).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # holds the run's files: it stays
         folder.rmdir()
 

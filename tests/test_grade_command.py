@@ -92,8 +92,8 @@ def test_results_come_in_input_order_with_every_field(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("{}\nnot json\n", ":1:"),
-        ('{"solution": "x", "test_list": []}\n', "test_list"),
+        ("{}\nnot json\n", "bad.jsonl:2: not valid JSON"),
+        ('{"solution": "x", "test_list": []}\n', "bad.jsonl:1: field \"test_list\""),
         ('{"solution": "x", "test_list": ["assert ("]}\n', "test_list"),
         ('{"test_list": ["assert f() == 1"]}\n', "completion"),
     ],
@@ -105,7 +105,6 @@ def test_unreadable_input_is_one_line_and_exit_code_2(
     file.write_text(content)
     done = grade(file)
     assert done.returncode == 2
-    assert "bad.jsonl:1" in done.stderr
     assert named in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
