@@ -19,7 +19,8 @@ can hold). From the host:
   W  open a file for writing: path
 To the host:
   s  the main process runs            m  it ended: status
-  e  a command ended: status          t  its terminal, as a descriptor
+  e  a command ended: status          g  and so have all its descendants
+  t  its terminal, as a descriptor
   f  a file, as a descriptor          !  an operation failed: errno
   d  the sandbox cannot go on: reason
 """
@@ -39,7 +40,7 @@ RTLD_NOW = 2
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes
-KILL_ROUNDS = 200  # for a tree that grows while it is killed
+LOOK_AGAIN_SECONDS = 0.1  # for a process that was missed
 CHILD_OOM_SCORE = b"800"  # when memory runs out, the kernel takes a program, not the agent
 SUPERVISED = (_signal.SIGCHLD, _signal.SIGTERM)
 end_process = posix._exit  # noqa: SLF001 - it has no other name
@@ -182,6 +183,7 @@ class Agent:
             pid = posix.fork()
         except OSError as error:
             self.fail(ident, fds, b"cannot fork", error)
+            self.tell(b"g", ident)
             return
         finally:
             posix.write(self.oom_score, self.own_score)
@@ -249,9 +251,11 @@ class Agent:
             if pid == self.main_pid:
                 self.main_pid = 0
                 self.tell(b"m", payload=b"%d" % exit_status(status))
-            elif self.supervisors.pop(pid, None) is not None and status != 0:
-                self.tell(b"d", payload=b"a program killed what supervises it")
-                end_process(1)
+            elif pid in self.supervisors:
+                if status != 0:
+                    self.tell(b"d", payload=b"a program killed what supervises it")
+                    end_process(1)
+                self.tell(b"g", self.supervisors.pop(pid))
 
 
 def open_regular(path: bytes, *, for_writing: bool) -> int:
@@ -309,20 +313,33 @@ def ended_children() -> tuple[list[tuple[int, int]], bool]:
 
 
 def kill_descendants() -> tuple[list[tuple[int, int]], bool]:
-    """Kill until none is left: what a killed process leaves behind becomes a child of this one."""
+    """Kill and collect all: what a killed process leaves behind becomes a child of this one.
+
+    First all are stopped: a tree that is full of forks cannot grow meanwhile, as it would into the
+    room that the killed ones make.
+    """
     ended: list[tuple[int, int]] = []
-    for _ in range(KILL_ROUNDS):
-        for pid in descendants():
-            try:  # noqa: SIM105 - contextlib is in Python
-                posix.kill(pid, _signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOWAIT)
-        more, left = ended_children()
-        ended += more
-        if not left:
-            return ended, False
-    raise OSError(errno.EAGAIN, "processes multiply faster than they can be killed")
+    while True:
+        stopped: set[int] = set()
+        while found := {*descendants()} - stopped:
+            signal_each(found, _signal.SIGSTOP)
+            stopped |= found
+        signal_each(stopped, _signal.SIGKILL)
+        while True:
+            more, left = ended_children()
+            ended += more
+            if not left:
+                return ended, False
+            if not more and _signal.sigtimedwait((_signal.SIGCHLD,), LOOK_AGAIN_SECONDS) is None:
+                break
+
+
+def signal_each(pids: set[int], signal: int) -> None:
+    for pid in pids:
+        try:  # noqa: SIM105 - contextlib is in Python
+            posix.kill(pid, signal)
+        except ProcessLookupError:
+            pass
 
 
 def descendants() -> list[int]:

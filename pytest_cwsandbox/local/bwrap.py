@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,6 @@ SYSTEM_SETTINGS = (
     "alternatives",
     "ssl/certs",
     "ssl/openssl.cnf",
-    "ca-certificates",
     "crypto-policies",
     "pki/ca-trust/extracted",
     "pki/tls/certs",
@@ -79,7 +79,7 @@ def _candidates(path: str) -> Iterator[Path]:
 
 
 def write_settings(etc: Path) -> None:
-    """Lay out a sandbox's /etc: own files, and places for what comes from the host."""
+    """Lay out a sandbox's /etc: own files, copies, and places for the host's directories."""
     etc.mkdir()
     for name, text in OWN_SETTINGS.items():
         (etc / name).write_text(text)
@@ -90,7 +90,7 @@ def write_settings(etc: Path) -> None:
             place.mkdir(parents=True)
         elif source.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.touch()
+            shutil.copyfile(source, place)
 
 
 def arguments(image: Image, etc: Path, empty: Path) -> list[str]:
@@ -151,5 +151,5 @@ def _is_system(path: Path) -> bool:
 
 def _binds(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
-        if path.exists():
+        if path.is_dir():
             yield from ("--ro-bind", str(path), str(path))

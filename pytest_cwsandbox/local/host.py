@@ -158,9 +158,9 @@ def _become_unprivileged(
     state_dir: Path, program: Path, interpreters: list[Interpreter]
 ) -> Cgroups | None:
     if not privileges.is_root():
-        return limits.delegate(state_dir.name)
+        return limits.delegate(state_dir)
     user = privileges.unused_id()
-    cgroups = limits.delegate(state_dir.name, user)
+    cgroups = limits.delegate(state_dir, user)
     readable = [Path(path) for path in (sys.prefix, sys.base_prefix, *pytest_cwsandbox.__path__)]
     welcome = [Path(path) for path in sys.path if path and Path(path).exists()]
     welcome += [interpreter.executable.parent.parent for interpreter in interpreters]

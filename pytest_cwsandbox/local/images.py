@@ -147,15 +147,19 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     directories += [Path("/usr/local/bin"), Path("/usr/bin")]
     pyenv = Path(environment.get("PYENV_ROOT") or home / ".pyenv") / "versions"
     uv = Path(environment.get("UV_PYTHON_INSTALL_DIR") or home / ".local/share/uv/python")
-    for versions in (pyenv, uv):
-        directories += sorted(versions.glob("*/bin"))
+    directories += [path / "bin" for tree in (pyenv, uv) for path in _list(tree)]
     for directory in directories:
-        try:
-            names = sorted(path.name for path in directory.iterdir() if "python3" in path.name)
-        except OSError:  # PATH names what it likes
-            continue
-        for name in names:
-            yield (directory / name).resolve()
+        for path in _list(directory):
+            if path.name.startswith("python3"):
+                yield path.resolve()
+
+
+def _list(directory: Path) -> list[Path]:
+    """What a directory holds; nothing when it is not there or not for this user."""
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
 
 
 def _is_program(path: Path) -> bool:

@@ -6,6 +6,7 @@ runner lives, the kernel keeps its cgroups: those that can be removed are leftov
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from dataclasses import dataclass
@@ -82,7 +83,8 @@ class Cgroups:
                 yield "memory.max", str(memory)
                 yield "memory.swap.max", "0"
         if self.bases["pids"] == base:
-            yield "pids.max", str(PROCESSES)
+            # A little more than the rlimit in the sandbox: to fail there costs a fork far less.
+            yield "pids.max", str(PROCESSES + 16)
         if cpus and self.bases.get("cpu") == base:
             quota = max(1000, round(cpus * CPU_PERIOD))
             if self.version == 1:
@@ -91,21 +93,22 @@ class Cgroups:
                 yield "cpu.max", f"{quota} {CPU_PERIOD}"
 
 
-def delegate(name: str, user: int | None = None) -> Cgroups | None:
-    """Make a runner's cgroups, move this process into them, and give them to ``user``.
+def delegate(state_dir: Path, user: int | None = None) -> Cgroups | None:
+    """Make the cgroups of this runner, move it into them, and give them to ``user``.
 
     None where that cannot be done.
     """
     sweep()
+    name = _name(state_dir)
     for version, parents in ((2, _parents_v2()), (1, _parents_v1())):
-        bases = {controller: parent / (PREFIX + name) for controller, parent in parents.items()}
+        bases = {controller: parent / name for controller, parent in parents.items()}
         if "memory" not in bases or "pids" not in bases:
             continue
         try:
             for base in dict.fromkeys(bases.values()):
                 _delegate(base, version, bases, user)
         except OSError:  # read-only, or not ours to change
-            clear(name)
+            clear(state_dir)
             continue
         return Cgroups(version, bases)
     return None
@@ -125,11 +128,11 @@ def _delegate(base: Path, version: int, bases: dict[str, Path], user: int | None
                 os.chown(base / file, user, user)
 
 
-def clear(name: str) -> None:
+def clear(state_dir: Path) -> None:
     """Remove a runner's cgroups once its processes are gone, which takes a moment."""
     deadline = time.monotonic() + REMOVE_SECONDS
     for parent in _parents():
-        while not _remove(parent / (PREFIX + name)) and time.monotonic() < deadline:
+        while not _remove(parent / _name(state_dir)) and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
@@ -139,6 +142,11 @@ def sweep() -> None:
         for base in parent.glob(f"{PREFIX}*"):
             if not _has_processes(base / RUNNER):
                 _remove(base)
+
+
+def _name(state_dir: Path) -> str:
+    """A name for a runner's cgroups that no other runner on this machine has."""
+    return PREFIX + hashlib.sha256(os.fsencode(state_dir.absolute())).hexdigest()[:12]
 
 
 def _has_processes(directory: Path) -> bool:

@@ -42,6 +42,7 @@ class Exec:
         self._iterated = False
         self.returncode: int | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()  # with all descendants
         self._attached: asyncio.Future[None] = self._loop.create_future()
         for fd in (*outputs, *([] if stdin is None else [stdin])):
             os.set_blocking(fd, False)
@@ -57,8 +58,14 @@ class Exec:
         """Wait for the terminal, or the news that there will be none."""
         await asyncio.wait((self._attached, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
+    def vanish(self) -> None:
+        """Nothing of the command is left; if it has not ended, its sandbox has."""
+        self.end(None)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
     def end(self, returncode: int | None) -> None:
-        """The command has ended, or its sandbox has."""
+        """The command itself has ended."""
         if not self.ended.done():
             self.returncode = returncode
             self._grace_ends = self._loop.time() + GRACE_SECONDS
@@ -120,9 +127,9 @@ class Exec:
 
     async def kill(self) -> None:
         """Kill the command and all that descends from it; returns when they are gone."""
-        if not self.ended.done():
+        if not self.gone.done():
             await self._kill()
-            await asyncio.wait((self.ended,))
+            await asyncio.wait((self.gone,))
 
     def close(self) -> None:
         """Let go of the pipes."""

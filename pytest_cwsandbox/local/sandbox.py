@@ -152,7 +152,7 @@ class LocalSandbox:
             arguments[:0] = [b"%d" % number for number in tty]
         process = Exec(lambda: self._kill(ident), outputs, stdin_end)
         self._execs[ident] = process
-        process.ended.add_done_callback(lambda _: self._execs.pop(ident, None))
+        process.gone.add_done_callback(lambda _: self._execs.pop(ident, None))
         try:
             if self._stopping is not None:
                 raise ClosedError
@@ -160,7 +160,7 @@ class LocalSandbox:
             if tty is not None:
                 await process.attached()
         except ClosedError:
-            process.end(None)
+            process.vanish()
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -302,6 +302,8 @@ class LocalSandbox:
             self._begin_stop(0)
         elif letter == b"e" and process:
             process.end(int(payload))
+        elif letter == b"g" and process:
+            process.vanish()
         elif letter == b"t" and process:
             process.attach(fds.pop())
         elif letter == b"f" and opened and not opened.done():
@@ -353,7 +355,7 @@ class LocalSandbox:
             self._process.kill()
             await self._gone
         for process in [*self._execs.values()]:
-            process.end(None)
+            process.vanish()
         for opened in self._files.values():
             if not opened.done():
                 opened.set_exception(ClosedError())
