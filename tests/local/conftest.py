@@ -18,6 +18,8 @@ import pytest
 from cwsandbox import DataPlaneMode, SandboxDefaults
 from cwsandbox._proto import sandbox_pb2_grpc
 
+from .child import ACCOUNTS, Child
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -89,7 +91,7 @@ def alive(pid: int) -> bool:
     """Whether a process runs; one that only waits to be collected does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
@@ -114,7 +116,11 @@ def descendants(pid: int) -> set[int]:
 
 @contextmanager
 def launched(folder: Path, *arguments: str, pass_fds: tuple[int, ...] = ()) -> Iterator[Runner]:
-    """Start a runner whose files are in ``folder``; killed at the end should it still be there."""
+    """Start a runner whose files are in ``folder``; ended with the block, and with this process."""
+    own = os.pidfd_open(os.getpid())
+    if not any(argument.startswith("--lifeline") for argument in arguments):
+        arguments += ("--lifeline-fd", str(own))
+        pass_fds += (own,)
     state_dir = folder / "state"
     state_dir.mkdir()
     rendezvous = folder / "runner.json"
@@ -130,6 +136,7 @@ def launched(folder: Path, *arguments: str, pass_fds: tuple[int, ...] = ()) -> I
             start_new_session=True,
             pass_fds=pass_fds,
         )
+        os.close(own)
         try:
             deadline = time.monotonic() + START_SECONDS
             while not rendezvous.exists():
@@ -194,3 +201,11 @@ def stub(runner: Runner) -> Iterator[SandboxServiceStub]:
         options=[("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 100 << 20)],
     ) as channel:
         yield sandbox_pb2_grpc.SandboxServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+
+
+@pytest.fixture(scope="module", params=ACCOUNTS)
+def child(request: pytest.FixtureRequest) -> Iterator[Child]:
+    """A process with a prepared host, for each account that can start a runner."""
+    child = Child(request.param)
+    yield child
+    child.close()
