@@ -71,6 +71,7 @@ def _keep(channel: int, state_dir: Path, rendezvous: Path | None) -> None:
         shutil.rmtree(state_dir, ignore_errors=True)
         if state_dir.exists():
             time.sleep(0.05)
+    os.close(channel)  # the runner waits for this, and its cgroups wait for the runner
     limits.clear(state_dir)
 
 
