@@ -71,7 +71,8 @@ class Execution:
             if feeding is not None:
                 feeding.cancel()
             process.close()
-            await process.kill()
+            if process.returncode is None:
+                await process.kill()
         if end is None:
             record = self._service.record(init.sandbox_id)
             await asyncio.wait((record.ended,), timeout=1.0)  # to say why
