@@ -6,6 +6,7 @@ keeper is forked before either can happen. It learns of the end by the end of a 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -66,6 +67,10 @@ def _keep(channel: int, state_dir: Path, rendezvous: Path | None) -> None:
         os.write(channel, _write(rendezvous, text).encode())
     if rendezvous is not None:
         rendezvous.unlink(missing_ok=True)
+        # The lock is of those who wanted a runner at the same time; the folder, if only for this.
+        rendezvous.with_suffix(".lock").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            rendezvous.parent.rmdir()
     deadline = time.monotonic() + CLEAR_SECONDS
     while state_dir.exists() and time.monotonic() < deadline:
         shutil.rmtree(state_dir, ignore_errors=True)
