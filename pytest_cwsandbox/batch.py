@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LIFETIME_SECONDS = 3600.0
 
 
-def grade_file(  # noqa: PLR0913 - the command's options, by name
+def grade_file(
     file: Path,
     output: Path | None,
     *,

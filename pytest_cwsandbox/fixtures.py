@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -213,6 +212,7 @@ def _cwsandbox_grader(
         _cwsandbox_grading_session,
         limits=Limits(settings.cpu_limit, settings.wall_limit, settings.memory_limit),
         retries=settings.retries,
+        raise_infrastructure=True,
     )
     yield grader
     grader.close()
@@ -229,9 +229,7 @@ def grade(_cwsandbox_grader: Grader) -> Grade:
     def start(
         problem: Problem, completion: str, *, held_out: bool = False
     ) -> OperationRef[Outcome]:
-        return _or_infrastructure_error(
-            _cwsandbox_grader.grade(problem, completion)
-        )
+        return _cwsandbox_grader.grade(problem, completion, held_out=held_out)
 
     return start
 
@@ -247,6 +245,7 @@ def _cwsandbox_exit_code_grader(
         _cwsandbox_grading_session,
         limits=Limits(settings.cpu_limit, settings.wall_limit, settings.memory_limit),
         retries=settings.retries,
+        raise_infrastructure=True,
     )
     yield grader
     grader.close()
@@ -257,24 +256,6 @@ def grade_exit_code(_cwsandbox_exit_code_grader: ExitCodeGrader) -> GradeExitCod
     """Runs a program: full reward if and only if it exits 0. The naive pattern; easily fooled."""
 
     def start(code: str) -> OperationRef[Outcome]:
-        return _or_infrastructure_error(_cwsandbox_exit_code_grader.grade(code))
+        return _cwsandbox_exit_code_grader.grade(code)
 
     return start
-
-
-def _or_infrastructure_error(graded: OperationRef[Outcome]) -> OperationRef[Outcome]:
-    """The same grade, which raises where there is no reward."""
-    from cwsandbox import OperationRef
-
-    checked: Future[Outcome] = Future()
-
-    def settle(done: Future[Outcome]) -> None:
-        if error := done.exception():
-            checked.set_exception(error)
-        elif done.result().reward is None:
-            checked.set_exception(InfrastructureError(done.result().detail))
-        else:
-            checked.set_result(done.result())
-
-    graded._future.add_done_callback(settle)
-    return OperationRef(checked)

@@ -29,7 +29,8 @@ class SandboxGrader(ABC):
     """Grades in fresh sandboxes of ``session``, at most ``concurrency`` at once.
 
     Before the first outcome it grades a known right and a known wrong program; where it cannot tell
-    them apart it refuses to score: every outcome is an infrastructure error.
+    them apart it refuses to score: every outcome is an infrastructure error, raised as
+    ``InfrastructureError`` with ``raise_infrastructure``.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class SandboxGrader(ABC):
         limits: Limits | None = None,
         retries: int = 2,
         concurrency: int = 32,
+        raise_infrastructure: bool = False,
     ) -> None:
+        self._raise_infrastructure = raise_infrastructure
         self._limits = limits or Limits()
         self._retries = retries
         self._background = Background()
@@ -92,6 +95,8 @@ class SandboxGrader(ABC):
         except InfrastructureError as error:
             verdict, detail = Verdict.INFRASTRUCTURE_ERROR, str(error)
         line = " ".join(detail.split())[:DETAIL]
+        if verdict is Verdict.INFRASTRUCTURE_ERROR and self._raise_infrastructure:
+            raise InfrastructureError(line)
         return Outcome(verdict, line, time.monotonic() - started, tally.sandboxes)
 
     async def _check_itself(self) -> None:

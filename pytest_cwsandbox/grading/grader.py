@@ -53,9 +53,16 @@ class Grader(SandboxGrader):
         limits: Limits | None = None,
         retries: int = 2,
         concurrency: int = 32,
+        raise_infrastructure: bool = False,
         held_out: bool = False,
     ) -> None:
-        super().__init__(session, limits=limits, retries=retries, concurrency=concurrency)
+        super().__init__(
+            session,
+            limits=limits,
+            retries=retries,
+            concurrency=concurrency,
+            raise_infrastructure=raise_infrastructure,
+        )
         self._held_out = held_out
         self._judge = Judge(
             session, limits=self._limits, retries=retries, canary=self._canary_passes
@@ -66,12 +73,14 @@ class Grader(SandboxGrader):
         """All of them: retries, self-test and judge included."""
         return super().sandboxes_used + self._judge.pool.created
 
-    def grade(self, problem: Problem, completion: str) -> OperationRef[Outcome]:
-        """Grade a raw completion.
+    def grade(
+        self, problem: Problem, completion: str, *, held_out: bool | None = None
+    ) -> OperationRef[Outcome]:
+        """Grade a raw completion; ``held_out`` overrides the grader's own setting.
 
         Raises ``ConfigurationError`` at once for a problem that cannot be graded.
         """
-        tests = _tests(problem, self._held_out)
+        tests = _tests(problem, self._held_out if held_out is None else held_out)
         code = extract_code(completion, tests.entry_point)
         return self._submit(code, partial(self._find, tests))
 

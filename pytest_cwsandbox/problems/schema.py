@@ -43,7 +43,7 @@ def problem_from_row(row: Row, source: str) -> Problem:
     return problem_with_asserts(row, task_id, prompt, solution=solution, split=split, source=source)
 
 
-def problem_with_asserts(  # noqa: PLR0913 - what differs between the schemas, by name
+def problem_with_asserts(
     row: Row, task_id: str, prompt: str, *, solution: str = "", split: str = "", source: str = ""
 ) -> Problem:
     """A problem with the asserts of ``row``, whose names all schemas share."""
