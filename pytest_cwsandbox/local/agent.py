@@ -41,7 +41,8 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes
 LOOK_AGAIN_SECONDS = 0.1  # for a process that was missed
-CHILD_OOM_SCORE = b"800"  # when memory runs out, the kernel takes a program, not the agent
+# When memory runs out, the kernel takes a command first, then the main process, then the agent.
+COMMAND_OOM_SCORE, MAIN_OOM_SCORE = b"800", b"400"
 SUPERVISED = (_signal.SIGCHLD, _signal.SIGTERM)
 end_process = posix._exit  # noqa: SLF001 - it has no other name
 IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
@@ -150,7 +151,7 @@ class Agent:
         make_directories(directory)
         posix.chdir(directory)
         null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
-        posix.write(self.oom_score, CHILD_OOM_SCORE)
+        posix.write(self.oom_score, MAIN_OOM_SCORE)
         try:
             self.main_pid = self.spawn(fields[5:last], [null] * 3)
         finally:
@@ -178,7 +179,7 @@ class Agent:
 
     def run(self, ident: bytes, fds: list[int], fields: list[bytes], *, on_terminal: bool) -> None:
         """Fork a supervisor for one command: adoptive parent of all its descendants."""
-        posix.write(self.oom_score, CHILD_OOM_SCORE)
+        posix.write(self.oom_score, COMMAND_OOM_SCORE)
         try:
             pid = posix.fork()
         except OSError as error:

@@ -93,7 +93,12 @@ def write_settings(etc: Path) -> None:
             shutil.copyfile(source, place)
 
 
-def arguments(image: Image, etc: Path, empty: Path) -> list[str]:
+def encode(options: Iterable[str]) -> bytes:
+    """The form in which bwrap reads options from a descriptor."""
+    return b"".join(os.fsencode(option) + b"\0" for option in options)
+
+
+def options(image: Image, etc: Path, empty: Path) -> list[str]:
     """All of a sandbox of an image that does not change from one to the next."""
     return [
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),

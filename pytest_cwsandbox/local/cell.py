@@ -61,9 +61,9 @@ class Cell:
             filters = os.open(host.seccomp, os.O_RDONLY)
             done.callback(os.close, filters)
             mounted = {path: _in_memory(content, done) for path, content in files.items()}
-            options = [*host.arguments(image), *bwrap.sealed(mounted), "--seccomp", str(filters)]
-            arguments = _in_memory(b"".join(os.fsencode(o) + b"\0" for o in options), done)
-            command = [str(host.bwrap), "--args", str(arguments), "--"]
+            last = bwrap.encode([*bwrap.sealed(mounted), "--seccomp", str(filters)])
+            options = _in_memory(host.options(image) + last, done)
+            command = [str(host.bwrap), "--args", str(options), "--"]
             command += [str(image.interpreter.executable), *bwrap.AGENT, str(theirs.fileno())]
             if self._group is not None:
                 command[:0] = ["/bin/sh", "-c", ENTER, "sh", *self._group.entrances, "--"]
@@ -74,7 +74,7 @@ class Cell:
                 stderr=errors,
                 env={},
                 cwd="/",
-                pass_fds=[theirs.fileno(), filters, arguments, *mounted.values()],
+                pass_fds=[theirs.fileno(), filters, options, *mounted.values()],
             )
             undo.pop_all()
         self._pidfd = os.pidfd_open(self._process.pid)
@@ -85,8 +85,8 @@ class Cell:
         """Whether a cgroup holds the memory of all processes and files together."""
         return self._group is not None
 
-    def reason(self) -> str:
-        """Why it ended, when nobody asked it to."""
+    def reason(self, told: str) -> str:
+        """Why it ended, when nobody asked it to; ``told`` is what the agent said of that."""
         os.set_blocking(self._errors, False)
         said = b""
         with contextlib.suppress(BlockingIOError):
@@ -94,7 +94,7 @@ class Cell:
         if self._group is not None and self._group.ran_out_of_memory():
             return f"out of memory: the limit is {self._memory >> 20} MiB"
         lines = said.decode(errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it was killed")
+        return told or next((line for line in reversed(lines) if line.strip()), "it was killed")
 
     async def close(self) -> None:
         """Wait for the end, which comes when the agent's socket is closed; clear up."""

@@ -52,6 +52,7 @@ class PreparedHost:
     interpreters: list[Interpreter]
     cgroups: Cgroups | None
     _images: dict[Interpreter, Image] = field(default_factory=dict)
+    _options: dict[Image, bytes] = field(default_factory=dict)
 
     @property
     def images(self) -> list[str]:
@@ -100,9 +101,11 @@ class PreparedHost:
     def seccomp(self) -> Path:
         return self.state_dir / "seccomp.bpf"
 
-    def arguments(self, image: Image) -> list[str]:
-        """The options of bwrap for an image."""
-        return bwrap.arguments(image, self.etc, self.empty)
+    def options(self, image: Image) -> bytes:
+        """The options of bwrap that all sandboxes of an image share."""
+        if image not in self._options:
+            self._options[image] = bwrap.encode(bwrap.options(image, self.etc, self.empty))
+        return self._options[image]
 
 
 def prepare(state_dir: Path, environment: Mapping[str, str] = os.environ) -> PreparedHost:

@@ -274,7 +274,7 @@ class LocalSandbox:
 
     def _cell_ended(self) -> None:
         if self._stopping is None:
-            reason = self._reason or self._cell.reason()
+            reason = self._cell.reason(self._reason)
             if self._started.done():
                 self.died.set_result(reason)
             else:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cwsandbox.local import limits
 from pytest_cwsandbox.local.host import prepare
-from pytest_cwsandbox.local.sandbox import LocalSandbox, Spec
+from pytest_cwsandbox.local.sandbox import FileError, LocalSandbox, Spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     Scenario = Callable[[PreparedHost], Awaitable[None]]
 
+SCENARIO_SECONDS = 120  # far more than any takes: a hang is told apart from a slow machine
 ACCOUNTS = ("root", "ordinary user")
 TESTS = Path(__file__).resolve().parents[1]
 SLEEP = ("/bin/sleep", "infinity")
@@ -115,7 +116,7 @@ def _readable_python() -> str:
         with contextlib.suppress(OSError):
             if subprocess.run([python, "-c", check], user=65534, check=False).returncode == 0:
                 return str(python)
-    pytest.skip("no Python 3.11 that other users than root may start")
+    return pytest.skip("no Python 3.11 that other users than root may start")
 
 
 def _readable_packages(folder: Path) -> list[str]:
@@ -166,6 +167,20 @@ async def ask(sandbox: LocalSandbox, program: str, *arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+async def file_error(call: Awaitable[object]) -> FileError | None:
+    try:
+        await call
+    except FileError as error:
+        return error
+    return None
+
+
+async def file_problem(call: Awaitable[object]) -> str:
+    """The kind of error, or "none"."""
+    error = await file_error(call)
+    return "none" if error is None else error.kind
+
+
 @contextlib.asynccontextmanager
 async def started(
     host: PreparedHost, command: Sequence[str] = SLEEP, image: str = "", **settings: Any
@@ -184,7 +199,7 @@ def main() -> None:
         module, name = line.split()
         try:
             test = getattr(importlib.import_module(module), name)
-            asyncio.run(test(host))
+            asyncio.run(asyncio.wait_for(test(host), SCENARIO_SECONDS))
             problem = ""
         except BaseException:  # noqa: BLE001 - the parent reports it
             problem = traceback.format_exc()

@@ -6,15 +6,14 @@ import asyncio
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.local.sandbox import FileError, LocalSandbox, Spec, StartError
+from pytest_cwsandbox.local.process import GRACE_SECONDS
+from pytest_cwsandbox.local.sandbox import LocalSandbox, Spec, StartError
 
-from .child import run, scenario, started
+from .child import file_error, file_problem, run, scenario, started
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from pytest_cwsandbox.local.host import PreparedHost
 
 MIB = 1 << 20
@@ -103,11 +102,14 @@ async def test_a_command_that_is_not_read_waits_and_blocks_no_other(host: Prepar
 @scenario
 async def test_a_slow_reader_misses_nothing(host: PreparedHost) -> None:
     async with started(host) as sandbox:
-        process = await sandbox.exec(["sh", "-c", "seq 10000; (sleep 1000) &"])
+        slow = "echo first; until [ -e /tmp/read ]; do sleep 0.01; done; seq 10000; sleep 1000 &"
+        process = await sandbox.exec(["sh", "-c", slow])
         read = b""
         async for _, data in process:
             read += data
-            await asyncio.sleep(0.5)
+            await sandbox.write_file("/tmp/read", b"")
+            await process.ended
+            await asyncio.sleep(GRACE_SECONDS)
         assert read.split()[-1] == b"10000"
 
 
@@ -174,7 +176,7 @@ async def test_what_is_no_file_cannot_be_read_or_written(host: PreparedHost) -> 
             ("/proc/self/maps", "io_failed"),
             ("relative", "io_failed"),
         ):
-            assert await _kind(sandbox.read_file(path, MIB)) == kind, path
+            assert await file_problem(sandbox.read_file(path, MIB)) == kind, path
         for path, kind in (
             ("/tmp", "is_directory"),
             ("/tmp/pipe", "io_failed"),
@@ -185,8 +187,8 @@ async def test_what_is_no_file_cannot_be_read_or_written(host: PreparedHost) -> 
             ("/etc/passwd/x", "not_found"),
             ("relative", "io_failed"),
         ):
-            assert await _kind(sandbox.write_file(path, b"x")) == kind, path
-        assert await _kind(sandbox.write_file("/run/large", bytes(32 * MIB))) == "io_failed"
+            assert await file_problem(sandbox.write_file(path, b"x")) == kind, path
+        assert await file_problem(sandbox.write_file("/run/large", bytes(32 * MIB))) == "io_failed"
 
 
 @scenario
@@ -194,12 +196,9 @@ async def test_a_file_that_is_too_large_says_how_large(host: PreparedHost) -> No
     async with started(host) as sandbox:
         await sandbox.write_file("/tmp/file", bytes(1001))
         assert len(await sandbox.read_file("/tmp/file", 1001)) == 1001
-        try:
-            await sandbox.read_file("/tmp/file", 1000)
-        except FileError as error:
-            assert (error.kind, error.size, error.path) == ("too_large", 1001, "/tmp/file")
-        else:
-            raise AssertionError
+        error = await file_error(sandbox.read_file("/tmp/file", 1000))
+        assert error is not None
+        assert (error.kind, error.size, error.path) == ("too_large", 1001, "/tmp/file")
 
 
 @scenario
@@ -264,7 +263,7 @@ async def test_the_main_process_ends_the_sandbox(host: PreparedHost) -> None:
                 pass
             assert process.returncode is None
             assert (await run(sandbox, "true")).returncode is None
-            assert await _kind(sandbox.read_file("/etc/passwd", MIB)) == "io_failed"
+            assert await file_problem(sandbox.read_file("/etc/passwd", MIB)) == "io_failed"
             await sandbox.stop(0)
             assert not sandbox.died.done()
 
@@ -322,14 +321,6 @@ async def test_a_command_can_be_killed_more_than_once(host: PreparedHost) -> Non
         await asyncio.gather(process.kill(), process.kill())
         await process.kill()
         assert process.returncode == 137
-
-
-async def _kind(call: Awaitable[object]) -> Literal["done"] | str:
-    try:
-        await call
-    except FileError as error:
-        return error.kind
-    return "done"
 
 
 async def _start_error(host: PreparedHost, spec: Spec) -> str:
