@@ -146,7 +146,7 @@ def _interpreter(image: Image, empty: Path) -> Iterator[str]:
     for path in outside:
         if not any(path != other and path.is_relative_to(other) for other in outside):
             yield from ("--ro-bind", str(path), str(path))
-            for packages in sorted(path.glob("*-packages")):
+            for packages in sorted([*path.glob("*-packages"), *path.glob("python3*/*-packages")]):
                 yield from ("--ro-bind", str(empty), str(packages))
 
 

@@ -100,6 +100,27 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _user_namespaces(program: Path) -> Check:
+    name = "user namespaces"
+    try:
+        said = _probe(program)
+    except OSError as error:
+        return Check(
+            name,
+            ok=False,
+            detail=f"bwrap cannot be tried out: {error}",
+            remedy="set TMPDIR to a directory that every user may enter",
+        )
+    if not said:
+        return Check(name, ok=True, detail="usable without privileges")
+    remedy = next(
+        (remedy for signs, remedy in REMEDIES if any(sign in said for sign in signs)),
+        "see whether this system lets unprivileged users create user namespaces",
+    )
+    return Check(name, ok=False, detail=said, remedy=remedy)
+
+
+def _probe(program: Path) -> str:
+    """What goes wrong with a bwrap that is started without privileges; empty when nothing does."""
     with tempfile.TemporaryDirectory() as directory:
         user = None
         if privileges.is_root():  # which may do what the runner's user may not
@@ -120,13 +141,8 @@ def _user_namespaces(program: Path) -> Check:
             check=False,
         )
     if probe.returncode == 0:
-        return Check("user namespaces", ok=True, detail="usable without privileges")
-    said = probe.stderr.strip() or f"bwrap ended with status {probe.returncode}"
-    remedy = next(
-        (remedy for signs, remedy in REMEDIES if any(sign in said for sign in signs)),
-        "see whether this system lets unprivileged users create user namespaces",
-    )
-    return Check("user namespaces", ok=False, detail=said, remedy=remedy)
+        return ""
+    return probe.stderr.strip() or f"bwrap ended with status {probe.returncode}"
 
 
 def _copy(program: Path, directory: Path) -> Path:

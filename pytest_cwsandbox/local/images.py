@@ -27,9 +27,12 @@ py_compile.compile(sys.argv[1], cfile=sys.argv[2], dfile="agent.py", doraise=Tru
 libpython = "libpython%d.%d" % sys.version_info[:2]
 with open("/proc/self/maps") as maps:
     mapped = {line.split(maxsplit=5)[-1].strip() for line in maps if libpython in line}
+needed = {os.path.dirname(os.__file__), *mapped}
+needed.update(path for path in sys.path if path.endswith("lib-dynload"))
+if os.path.isdir(os.path.join(sys.base_prefix, "conda-meta")):  # brings libraries of its own
+    needed.add(os.path.join(sys.base_prefix, "lib"))
 print("%d.%d.%d" % sys.version_info[:3])
-print("\\n".join(sorted({os.path.dirname(os.__file__),
-    *(p for p in sys.path if p.endswith("lib-dynload")), *mapped})))
+print("\\n".join(sorted(needed)))
 """
 
 

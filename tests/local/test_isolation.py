@@ -293,7 +293,7 @@ def _secret(folder: str) -> str:
 
 
 async def _running(mark: str, count: int) -> None:
-    while len(_processes(mark)) != count:
+    while len(_processes(mark)) != count:  # noqa: ASYNC110 - they are nobody's children here
         await asyncio.sleep(0.01)
 
 
