@@ -75,14 +75,19 @@ class Backend:
         """SDK defaults for sandboxes on this backend."""
         from cwsandbox import DataPlaneMode, SandboxDefaults
 
-        return SandboxDefaults(
+        defaults = SandboxDefaults(
             container_image=self.image,
             base_url=self.base_url,
             auth=self.auth,
             tags=tags,
             max_lifetime_seconds=max_lifetime_seconds,
-            # The local runner has one endpoint; asking for a direct one costs a call each.
-            data_plane_mode=DataPlaneMode.GATEWAY if self.kind == "local" else DataPlaneMode.AUTO,
+        )
+        if self.kind == "hosted":
+            return defaults
+        # What the service needs and the local runner does not: asking for a direct endpoint costs a
+        # call per sandbox, a shell around the sleeping main process costs a process.
+        return defaults.with_overrides(
+            data_plane_mode=DataPlaneMode.GATEWAY, command="/bin/sleep", args=("infinity",)
         )
 
 
