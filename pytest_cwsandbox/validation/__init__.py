@@ -1,0 +1,1 @@
+"""Validation: is this reward function fit for training?"""

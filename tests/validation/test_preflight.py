@@ -1,0 +1,402 @@
+"""`pytest-cwsandbox preflight`: the estimates hold, the verdict has reasons, bad input is named."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+from pytest_cwsandbox.cli import main
+from pytest_cwsandbox.outcome import SampleRecord
+from pytest_cwsandbox.problems import load
+from pytest_cwsandbox.validation.zero_variance import (
+    PassRange,
+    chosen_and_equal,
+    equal_rewards,
+    share,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from click.testing import Result
+
+DATA_SETS = 1000
+PROBLEMS = 60
+MIDDLE = PassRange(0.2, 0.8)
+POPULATIONS = {
+    "half are never or always solved": stats.beta(0.5, 0.5),
+    "every rate alike": stats.beta(1, 1),
+    "hard": stats.beta(1, 6),
+}
+
+
+def zeros_and_ones(passed: int, samples: int) -> list[float]:
+    return [1.0] * passed + [0.0] * (samples - passed)
+
+
+def zero_variance(rate: Any, group_size: int) -> Any:
+    """The truth that the estimates are of, for 0/1 rewards."""
+    return rate**group_size + (1 - rate) ** group_size
+
+
+def preflight(*args: str | Path) -> Result:
+    """Run the command in a terminal of 80 columns."""
+    return CliRunner().invoke(main, ["preflight", *map(str, args)], env={"COLUMNS": "80"})
+
+
+def numbers(*args: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(preflight(*args, "--json").output)
+    return found
+
+
+def written(path: Path, rewards: Mapping[str, Sequence[float | None]]) -> Path:
+    rows = [{"task_id": name, "reward": r} for name, given in rewards.items() for r in given]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def recorded(path: Path, *records: tuple[str, str, float | None]) -> Path:
+    """A run's own samples, from (group, problem, reward)."""
+    rows = [
+        SampleRecord(f"test_x.py::test[{n}]", group, problem, n, reward).to_json()
+        for n, (group, problem, reward) in enumerate(records)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Ten problems that the model solves every other time, one always, one never."""
+    rewards = {f"p{n}": zeros_and_ones(8, 16) for n in range(10)}
+    rewards |= {"easy": zeros_and_ones(16, 16), "hopeless": zeros_and_ones(0, 16)}
+    return written(tmp_path / "samples.jsonl", rewards)
+
+
+# The estimators
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.03, 0.3, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize(("samples", "group_size"), [(8, 8), (9, 8), (16, 8), (20, 4), (5, 2)])
+def test_the_estimate_is_unbiased_from_a_group_of_samples_on(
+    rate: float, samples: int, group_size: int
+) -> None:
+    estimates = [equal_rewards(zeros_and_ones(c, samples), group_size) for c in range(samples + 1)]
+    expected = stats.binom.pmf(range(samples + 1), samples, rate) @ estimates
+    assert expected == pytest.approx(zero_variance(rate, group_size), abs=1e-12)
+
+
+def test_rewards_of_any_values_are_compared_by_value() -> None:
+    rewards = [0.0, 0.5, 0.5, 0.25, 0.5, 1.0, 1.0]
+    groups = list(itertools.combinations(rewards, 3))
+    equal = sum(len(set(group)) == 1 for group in groups)
+    assert equal_rewards(rewards, 3) == pytest.approx(equal / len(groups))
+
+
+@pytest.mark.parametrize(("passed", "samples"), [(0, 1), (0, 4), (1, 4), (3, 7)])
+def test_with_fewer_samples_than_a_group_it_is_the_mean_under_jeffreys_prior(
+    passed: int, samples: int
+) -> None:
+    posterior = stats.beta(passed + 0.5, samples - passed + 0.5)
+    expected = posterior.expect(lambda rate: zero_variance(rate, 8))
+    assert equal_rewards(zeros_and_ones(passed, samples), 8) == pytest.approx(expected, abs=1e-6)
+
+
+def test_choice_and_group_are_held_apart_over_every_subset() -> None:
+    rewards = [0.0, 0.0, 0.0, 0.5, 0.5, 1.0, 1.0, 1.0]
+    chosen = equal = 0
+    for places in itertools.combinations(range(8), 3):
+        group = [rewards[place] for place in places]
+        others = [rewards[place] for place in range(8) if place not in places]
+        if sum(reward >= 1 for reward in others) / len(others) in MIDDLE:
+            chosen += 1
+            equal += len(set(group)) == 1
+    assert chosen_and_equal(rewards, 3, MIDDLE, 1.0) == pytest.approx((equal / 56, chosen / 56))
+
+
+# The intervals, by simulation
+
+
+def covered(parts: Sequence[tuple[float, float]], rates: Any, truth: float, samples: int) -> float:
+    """How often the interval over ``PROBLEMS`` problems holds the truth; parts are by passes."""
+    passed = np.random.default_rng(7).binomial(samples, rates)
+    found = [share([parts[c] for c in data_set]) for data_set in passed]
+    return float(np.mean([f is not None and f.low <= truth <= f.high for f in found]))
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+@pytest.mark.parametrize(("samples", "group_size"), [(8, 8), (16, 8), (32, 8), (32, 16)])
+def test_the_interval_holds_the_truth_in_about_95_of_100_data_sets(
+    name: str, samples: int, group_size: int
+) -> None:
+    population = POPULATIONS[name]
+    rates = population.rvs((DATA_SETS, PROBLEMS), random_state=np.random.default_rng(3))
+    truth = population.expect(lambda rate: zero_variance(rate, group_size))
+    parts = [
+        (equal_rewards(zeros_and_ones(c, samples), group_size), 1.0) for c in range(samples + 1)
+    ]
+    assert 0.93 <= covered(parts, rates, truth, samples) <= 0.975
+
+
+def test_the_interval_holds_where_most_problems_are_nearly_hopeless() -> None:
+    hopeless = np.random.default_rng(5).random((DATA_SETS, PROBLEMS)) < 0.85
+    truth = 0.85 * zero_variance(0.02, 8) + 0.15 * zero_variance(0.5, 8)
+    parts = [(equal_rewards(zeros_and_ones(c, 16), 8), 1.0) for c in range(17)]
+    assert 0.93 <= covered(parts, np.where(hopeless, 0.02, 0.5), truth, 16) <= 0.975
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_the_interval_of_chosen_problems_holds_the_truth_of_problems_so_chosen(name: str) -> None:
+    samples, group_size = 16, 8
+    population = POPULATIONS[name]
+    others = np.arange(samples - group_size + 1)
+    allowed = others[[count / (samples - group_size) in MIDDLE for count in others]]
+
+    def chosen(rate: Any) -> Any:
+        return stats.binom.pmf(allowed, samples - group_size, rate).sum()
+
+    truth = population.expect(lambda rate: chosen(rate) * zero_variance(rate, group_size))
+    truth /= population.expect(chosen)
+    rates = population.rvs((DATA_SETS, PROBLEMS), random_state=np.random.default_rng(3))
+    parts = [
+        chosen_and_equal(zeros_and_ones(c, samples), group_size, MIDDLE, 1.0)
+        for c in range(samples + 1)
+    ]
+    assert 0.93 <= covered(parts, rates, truth, samples) <= 0.975
+
+
+def test_problems_that_all_look_alike_leave_room_for_one_that_does_not() -> None:
+    found = share([(1.0, 1.0)] * 30)
+    assert found is not None
+    assert 0.8 < found.low < 0.95
+    assert (found.estimate, found.high) == (1.0, 1.0)
+
+
+def test_one_problem_says_nothing_about_the_next() -> None:
+    found = share([(0.25, 1.0)])
+    assert found is not None
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+# The command
+
+
+def test_problems_that_differ_are_ready(mixed: Path) -> None:
+    done = preflight(mixed)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[-1] == "READY"
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_numbers_are_those_of_the_formulas(mixed: Path) -> None:
+    found = numbers(mixed, "--batch", "10")
+    one = 2 * 1 / 12870  # of the C(16, 8) groups of 8 from 8 and 8
+    assert found["zero_variance"]["estimate"] == pytest.approx((10 * one + 2) / 12)
+    groups = 10 * (1 - (10 * one + 2) / 12)
+    assert found["effective_groups"][0] == pytest.approx(groups)
+    assert found["effective_samples"][0] == pytest.approx(8 * groups)
+    assert found["effective_groups"][1] < groups < found["effective_groups"][2]
+    assert found["noise"] == pytest.approx(10 * 16 / 15 * 0.25 / 12)
+    assert found["ready"] is True
+
+
+def test_the_noise_of_any_rewards_is_their_variance_within_problems(tmp_path: Path) -> None:
+    rewards = {"a": [0.0, 0.5, 0.25], "b": [1.0, 0.75, 0.5, 0.0, 0.5]}
+    found = numbers(written(tmp_path / "s.jsonl", rewards), "--group-size", "2")
+    pooled = (2 * np.var(rewards["a"], ddof=1) + 4 * np.var(rewards["b"], ddof=1)) / 6
+    assert found["noise"] == pytest.approx(pooled)
+
+
+def test_problems_without_any_gradient_are_not_ready(tmp_path: Path) -> None:
+    rewards = {f"p{n}": zeros_and_ones(8 * (n % 2), 8) for n in range(40)}
+    done = preflight(written(tmp_path / "s.jsonl", rewards))
+    assert done.exit_code == 1
+    assert "20 problems, always 0" in done.output
+    assert "20 problems, always 1" in done.output
+    assert "100.0% of the groups will have no gradient" in done.output
+    assert done.output.splitlines()[-1] == "NOT READY"
+
+
+def test_the_kept_problems_are_the_training_set(mixed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "train.jsonl"
+    done = preflight(mixed, "--keep", "0.2:0.8", "-o", out)
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows == [{"task_id": f"p{n}", "pass_rate": 0.5, "samples": 16} for n in range(10)]
+
+
+def test_both_ends_of_the_range_are_kept(tmp_path: Path) -> None:
+    rewards = {f"p{passed}": zeros_and_ones(passed, 10) for passed in range(11)}
+    found = numbers(written(tmp_path / "s.jsonl", rewards), "--keep", "0.2:0.8")
+    kept = [problem["task_id"] for problem in found["problems"] if problem["kept"]]
+    assert kept == [f"p{passed}" for passed in range(2, 9)]
+
+
+def test_the_keep_list_with_full_rows_is_a_source_of_problems(tmp_path: Path) -> None:
+    first, second = load("bundled", limit=2)
+    rewards = {first.id: zeros_and_ones(4, 8), second.task_id: zeros_and_ones(8, 8)}
+    out = tmp_path / "train.jsonl"
+    samples = written(tmp_path / "s.jsonl", rewards)
+    preflight(samples, "--keep", "0.2:0.8", "--problems", "bundled", "--output", out)
+    [problem] = load(str(out))
+    assert (problem.task_id, problem.test_list) == (first.task_id, first.test_list)
+    assert json.loads(out.read_text())["pass_rate"] == 0.5
+
+
+def test_luck_does_not_make_hopeless_problems_look_worth_training_on(tmp_path: Path) -> None:
+    passed = np.random.default_rng(11).binomial(16, 0.05, 400)
+    rewards = {f"p{n}": zeros_and_ones(c, 16) for n, c in enumerate(passed)}
+    found = numbers(written(tmp_path / "s.jsonl", rewards), "--keep", "0.15:0.8")
+    kept = [p["zero_variance"] for p in found["problems"] if p["kept"]]
+    truth = zero_variance(0.05, 8)
+    assert np.mean(kept) < 0.2 < truth  # what the lucky ones show on the samples that chose them
+    share_of_kept = found["training"]["zero_variance"]
+    assert share_of_kept["low"] < truth < share_of_kept["high"]
+    assert found["training"]["held_out"] is True
+
+
+def test_choosing_on_the_same_samples_is_said(tmp_path: Path) -> None:
+    rewards = {f"p{n}": zeros_and_ones(4, 8) for n in range(10)}
+    done = preflight(written(tmp_path / "s.jsonl", rewards), "--keep", "0.2:0.8")
+    assert "same samples" in done.output
+
+
+@pytest.mark.parametrize(
+    ("rewards", "options", "reason"),
+    [
+        ([0.0, 1.0] * 2, [], "too few samples to tell: the median problem has 4"),
+        ([0.0] * 8, [], "no gradient, more than 50.0% (--max-zero-variance)"),
+        ([1.0] + [0.0] * 9, ["--keep", "0.2:0.8"], "no problem's pass rate is in 0.2:0.8"),
+        ([0.0, 1.0] * 5 + [None], [], "9.1% of the samples were lost to infrastructure"),
+        ([0.0, 1.0] * 5 + [1.5], [], "rewards outside 0:1 (--bounds): 20, the first 1.5 at"),
+        ([0.0, 1.0] * 5 + [float("nan")], [], "not finite: 20, the first nan at"),
+        ([0.0, 1.0] * 5 + [float("-inf")], [], "not finite: 20, the first -inf at"),
+        ([None] * 8, [], "no sample has a reward"),
+    ],
+)
+def test_each_reason_is_named_with_its_option(
+    tmp_path: Path, rewards: list[float | None], options: list[str], reason: str
+) -> None:
+    samples = written(tmp_path / "s.jsonl", {f"p{n}": rewards for n in range(20)})
+    done = preflight(samples, *options)
+    assert done.exit_code == 1
+    assert reason in " ".join(done.output.split())
+    found = numbers(samples, *options)
+    assert found["ready"] is False
+    assert any(reason.partition(",")[0] in given for given in found["reasons"])
+
+
+def test_every_threshold_can_be_moved(tmp_path: Path) -> None:
+    rewards = [2.0, 2.0, None, 2.0, 0.0, 2.0]
+    samples = written(tmp_path / "s.jsonl", {f"p{n}": rewards for n in range(20)})
+    lenient = ["--min-samples", "4", "--bounds", "-1:2", "--max-infrastructure", "0.5"]
+    assert preflight(samples, *lenient).exit_code == 0
+    strict = ["--max-zero-variance", "0.01"]
+    assert preflight(samples, *lenient, *strict).exit_code == 1
+
+
+def test_what_the_infrastructure_lost_is_counted_and_enters_no_rate(tmp_path: Path) -> None:
+    samples = written(tmp_path / "s.jsonl", {"a": [*zeros_and_ones(4, 8), None], "b": [None]})
+    found = numbers(samples)
+    assert (found["samples"], found["infrastructure"]) == (8, 2)
+    assert [(p["task_id"], p["pass_rate"]) for p in found["problems"]] == [("a", 0.5)]
+    assert found["unscored"] == ["b"]
+
+
+@pytest.mark.parametrize("as_folder", [True, False])
+def test_a_run_is_read_by_its_folder_or_its_file(tmp_path: Path, as_folder: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    file = recorded(
+        tmp_path / "samples.jsonl",
+        *[("g/test", f"bundled-{n}", reward) for n in range(5) for reward in (0.0, 1.0) * 4],
+        ("g/test", "", 1.0),
+    )
+    found = numbers(tmp_path if as_folder else file)
+    assert [(p["samples"], p["passed"]) for p in found["problems"]] == [(8, 4)] * 5
+    assert found["notes"][0] == "samples of no problem, left out: 1"
+
+
+def test_groups_of_a_run_are_pooled_aloud_or_taken_one_by_one(tmp_path: Path) -> None:
+    file = recorded(tmp_path / "samples.jsonl", ("a/x", "p", 1.0), ("a/y", "p", 0.0))
+    assert "2 groups are pooled; --group takes one: a/x, a/y" in preflight(file).output
+    assert numbers(file, "--group", "a/y")["pass_rate"] == 0.0
+    absent = preflight(file, "--group", "a/z")
+    assert absent.exit_code == 2
+    assert 'has no group "a/z"; its groups are: a/x, a/y' in absent.output
+
+
+def test_many_long_or_strange_names_fit_the_terminal(tmp_path: Path) -> None:
+    names = [f"[bold]{'long-' * 30}{n}\x1b[31m" for n in range(60)]
+    rewards = {name: zeros_and_ones(n % 17, 16) for n, name in enumerate(names)}
+    done = preflight(written(tmp_path / "s.jsonl", rewards), "--keep", "0.2:0.8")
+    assert max(map(len, done.output.splitlines())) <= 80
+    assert "problems between" in done.output
+    assert "\x1b[31m" not in done.output
+
+
+GOOD = '{"task_id": "a", "reward": 1}\n'
+RECORD = '{"id": "t", "problem": "a", "reward": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("", "bad.jsonl: the file has no rows"),
+        (GOOD + '{"task_id": "a", "rew', "bad.jsonl:2: not valid JSON"),
+        (GOOD + '{"reward": 1}\n', 'bad.jsonl:2: missing field "task_id"'),
+        (GOOD + '{"task_id": "a"}\n', 'bad.jsonl:2: missing field "reward"'),
+        ('{"task_id": "a", "reward": "1"}\n', 'bad.jsonl:1: field "reward" must be a number'),
+        ('{"task_id": "a", "reward": true}\n', 'bad.jsonl:1: field "reward" must be a number'),
+        ('{"task_id": "a", "reward": 1e300}\n', 'bad.jsonl:1: field "reward" is beyond 1e+100'),
+        ('{"task_id": null, "reward": 1}\n', 'bad.jsonl:1: field "task_id" must be'),
+        (RECORD + RECORD, 'bad.jsonl:2: field "id" repeats "t" of'),
+        ("[1]\n", "bad.jsonl:1: must be a JSON object"),
+    ],
+)
+def test_unreadable_input_is_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.jsonl").write_text(content)
+    done = preflight("bad.jsonl")
+    assert done.exit_code == 2
+    assert named in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+def test_a_folder_without_samples_is_named(tmp_path: Path) -> None:
+    done = preflight(tmp_path)
+    assert done.exit_code == 2
+    assert "samples.jsonl: no such file" in done.output
+
+
+def test_a_sample_of_an_unknown_problem_is_named(mixed: Path) -> None:
+    done = preflight(mixed, "--problems", "bundled")
+    assert done.exit_code == 2
+    assert 'samples.jsonl:1: "p0" is no problem of bundled' in done.output
+
+
+def test_an_unknown_source_of_problems_is_named_with_this_commands_option(mixed: Path) -> None:
+    done = preflight(mixed, "--problems", "nowhere")
+    assert done.exit_code == 2
+    assert 'Error: --problems: "nowhere" is none of' in done.output
+
+
+@pytest.mark.parametrize("keep", ["0.2", "0.8:0.2", "a:b", "0:2", "nan:1", "0.2:0.5:0.8"])
+def test_a_bad_range_is_a_usage_error(mixed: Path, keep: str) -> None:
+    done = preflight(mixed, "--keep", keep)
+    assert done.exit_code == 2
+    assert "must be LOW:HIGH" in done.output
+
+
+def test_an_output_that_cannot_be_written_is_named(mixed: Path, tmp_path: Path) -> None:
+    done = preflight(mixed, "-o", tmp_path / "absent" / "keep.jsonl")
+    assert done.exit_code == 2
+    assert "keep.jsonl: cannot be written: No such file" in done.output
