@@ -70,7 +70,7 @@ def main(sock: _socket.socket) -> None:
                 posix.read(wakeup, 4096)
                 agent.reap()
             elif not agent.serve():
-                return
+                end_process(0)  # at once: to tidy up the interpreter takes a millisecond
 
 
 class Agent:
