@@ -16,6 +16,7 @@ from pytest_cwsandbox.grading.extract import normalise
 from pytest_cwsandbox.grading.names import (
     BUILTINS,
     MODULES,
+    RUNS,
     as_modules,
     bound_inside,
     definitions,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.problems.problem import Problem
 
 VALUE = "__value__"  # stands in a judged assert for a value that came from the solution
+# Calls that ask a result for more than its value, and so are made beside the solution.
+ASKS = frozenset({"asyncio", "callable", "hasattr", "getattr", "str", "repr"})
 CHAIN = (ast.Call, ast.Attribute, ast.Subscript)
 
 
@@ -87,8 +90,12 @@ class _Reader:
         taken = self._taken(test, bound_inside(test), text)
         test = cast("ast.expr", _Replace(taken, self.calls).visit(test))
         calls = tuple(range(first, len(self.calls)))
-        if not calls:
-            raise ConfigurationError(f"{text!r} tests nothing of the solution; mend the problem")
+        called = {node.func for node in ast.walk(test) if isinstance(node, ast.Call)}
+        names = (node for node in ast.walk(test) if isinstance(node, ast.Name))
+        if any(name.id in RUNS & BUILTINS and name not in called for name in names):
+            raise ConfigurationError(
+                f"{text!r} may run a text of the solution's outside its sandbox; mend the problem"
+            )
         return _literal(text, test, calls) or Check(
             text, "judged", calls, source=ast.unparse(ast.Assert(test, None))
         )
@@ -111,7 +118,7 @@ class _Reader:
                 continue
             chain = _chain(name, parents)
             self._check_wrapping(name, chain, text)
-            whole = self._closed(chain, parents, local, text)
+            whole = self._whole(chain, parents, local, text)
             if whole is not chain and _compares(whole, apart=chain):
                 raise ConfigurationError(
                     f"{text!r} compares inside an expression that has to run beside the solution;"
@@ -121,29 +128,43 @@ class _Reader:
         inside = {id(inner) for node in taken for inner in ast.walk(node) if inner is not node}
         return [node for node in taken if id(node) not in inside]
 
-    def _closed(
+    def _whole(
         self, chain: ast.expr, parents: dict[ast.AST, ast.AST], local: set[str], text: str
     ) -> ast.expr:
-        """The smallest expression around ``chain`` that needs no name from around it."""
-        node: ast.AST = chain
-        if isinstance(chain, ast.Name):  # the solution itself, handed to map, sorted, ...
-            around = _up(parents, chain)
-            if isinstance(around, ast.Call) and around.func is not chain:
+        """The smallest expression around ``chain`` that can be evaluated on its own."""
+        node: ast.AST | None = chain
+        while node is not None:
+            around = _up(parents, node)
+            if not isinstance(node, ast.expr) or loaded(node) & local - bound_inside(node):
+                node = parents.get(node)  # it needs a name that something around it binds
+            elif self._is_handed(node) and isinstance(around, ast.Call) and around.func is not node:
                 self._check_receiver(around, text)
                 node = around
-        around = _up(parents, node)
-        while isinstance(around, ast.Call) and _root(around.func) == "asyncio":
-            node, around = around, _up(parents, around)
-        while not isinstance(node, ast.expr) or loaded(node) & local - bound_inside(node):
-            if node not in parents:
-                break
-            node = parents[node]
-        if not isinstance(node, ast.expr):
-            raise ConfigurationError(f"{text!r} cannot be split; write a plainer assert")
-        return node
+            elif (call := self._beside(node, parents)) is not None:
+                node = call
+            else:
+                return node
+        raise ConfigurationError(f"{text!r} cannot be split; write a plainer assert")
+
+    def _is_handed(self, node: ast.expr) -> bool:
+        """Whether it is the solution itself, as ``map`` and ``sorted`` take it, and no result."""
+        solution = isinstance(node, ast.Name) and node.id not in self.setup.given
+        return solution or isinstance(node, ast.Lambda)
+
+    def _beside(self, node: ast.expr, parents: dict[ast.AST, ast.AST]) -> ast.Call | None:
+        """The innermost call around ``node`` that has to be made beside the solution."""
+        inner, around = node, parents.get(node)
+        while around is not None:
+            if isinstance(around, ast.Call) and around.func is not inner:
+                root = _root(around.func)
+                asks = root in ASKS and not _compares(around, apart=node)
+                if (root in RUNS or asks) and root not in self.setup.helpers:
+                    return around
+            inner, around = cast("ast.expr", around), parents.get(around)
+        return None
 
     def _check_receiver(self, call: ast.Call, text: str) -> None:
-        if _root(call.func) in self.setup.names and _root(call.func) not in MODULES:
+        if _root(call.func) in self.setup.helpers:
             raise ConfigurationError(
                 f"{text!r} hands the solution to the test's own {_root(call.func)}, which would"
                 " then run beside it; write asserts that call the solution"
@@ -259,6 +280,12 @@ def _read(problem: Problem, texts: tuple[str, ...]) -> Tests:
     )
     reader = _Reader(entry_point, setup, reference)
     checks = tuple(reader.check(statement) for statement in tests)
+    setup = setup.giving(reader.calls)
+    if setup.given:
+        reader = _Reader(entry_point, setup, reference)
+        checks = tuple(reader.check(statement) for statement in tests)
+    if not reader.calls:
+        raise ConfigurationError("no assert tests anything of the solution; mend them")
 
     used = set().union(*(loaded(call) for call in reader.calls))
     worker_setup = setup.for_worker(used)

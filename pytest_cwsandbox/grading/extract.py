@@ -1,18 +1,12 @@
-"""From a raw completion to code."""
+"""From a raw completion to code, in time linear in its length: the text may be hostile."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 
-FENCE = re.compile(
-    r"(?P<fence>`{3,}|^[ \t]*~{3,})[^\n`]*\n(?P<code>.*?)(?:(?P=fence)[`~]*[ \t]*$|\Z)",
-    re.DOTALL | re.MULTILINE,
-)
-ANSWER = re.compile(
-    r"<answer>(?P<code>.*?)(?:</answer>|(?=<answer>)|\Z)", re.DOTALL | re.IGNORECASE
-)
-THOUGHT = re.compile(r".*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+TAG = re.compile(r"(</?answer>)", re.IGNORECASE)
+THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
 
 def normalise(text: str) -> str:
@@ -28,17 +22,49 @@ def extract_code(completion: str, entry_point: str) -> str | None:
     point. A tag or fence may be left open: the token limit cut it. A draft inside ``<think>`` is no
     answer.
     """
-    text = THOUGHT.sub("", normalise(completion), count=1)
-    answers = [b for answer in _blocks(ANSWER, text) for b in _blocks(FENCE, answer) or [answer]]
-    blocks = [textwrap.dedent(b) for b in _blocks(FENCE, text) + answers if b.strip()]
+    text = THOUGHT_END.split(normalise(completion))[-1]
+    answers = [block for answer in _answers(text) for block in _fenced(answer) or [answer]]
+    blocks = [textwrap.dedent(block) for block in _fenced(text) + answers if block.strip()]
     if not blocks:
         return text if _defines(text, entry_point) else None
     # max() keeps the first of equals, and the last block is the one that counts.
     return max(reversed(blocks), key=lambda block: _defines(block, entry_point))
 
 
-def _blocks(kind: re.Pattern[str], text: str) -> list[str]:
-    return [match["code"] for match in kind.finditer(text)]
+def _answers(text: str) -> list[str]:
+    """What follows each ``<answer>``, up to the next tag."""
+    _, *parts = TAG.split(text)
+    return [part for tag, part in zip(parts[::2], parts[1::2], strict=True) if tag[1] != "/"]
+
+
+def _fenced(text: str) -> list[str]:
+    """Fenced blocks. A fence may open after prose and close after code on its line."""
+    blocks: list[str] = []
+    fence = ""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if not fence:
+            fence = _opening(line)
+            continue
+        code = line.rstrip()
+        rest = code.rstrip(fence[0])
+        if len(code) - len(rest) < len(fence):
+            lines.append(line)
+            continue
+        blocks.append("".join(f"{kept}\n" for kept in [*lines, *rest.splitlines()]))
+        fence, lines = "", []
+    return [*blocks, "\n".join(lines)] if fence else blocks
+
+
+def _opening(line: str) -> str:
+    """The fence that the line opens, such as three backticks, or an empty text."""
+    start = line.find("```")
+    if start < 0:
+        start = len(line) - len(line.lstrip())
+    mark = line[start : start + 1]
+    info = line[start:].lstrip(mark)
+    length = len(line) - start - len(info)
+    return mark * length if mark in ("`", "~") and length >= 3 and "`" not in info else ""
 
 
 def _defines(code: str, name: str) -> int:
@@ -48,7 +74,7 @@ def _defines(code: str, name: str) -> int:
         (
             rf"(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b",
             rf"{word}[ \t]*(?::[^=\n]*)?=(?!=)",
-            rf"from[ \t].*import\b.*\b{word}\b",
+            rf"from[ \t][^\n]{{1,200}}?\bimport\b[^\n]{{1,200}}?\b{word}\b",
         )
     )
     if re.search(rf"^(?:{binding})", code, re.MULTILINE):

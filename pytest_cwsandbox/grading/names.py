@@ -6,7 +6,7 @@ import ast
 import builtins
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 BUILTINS = frozenset(vars(builtins))
 MODULES = sys.stdlib_module_names
+# What may run a text as code: with the solution's text only beside the solution.
+RUNS = frozenset({"eval", "exec", "compile", "__import__", "builtins", "code", "ctypes"})
+RUNS |= {"importlib", "marshal", "os", "pickle", "runpy", "shelve", "subprocess", "timeit"}
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -76,12 +79,17 @@ def as_modules(node: ast.AST) -> set[str]:
 
 
 def definitions(source: str) -> set[str]:
-    """Names that a solution binds at its top level; none if it cannot be parsed."""
+    """What a solution defines at its top level, imports apart; nothing if it cannot be parsed."""
     try:
         statements = parse(source, "the reference solution")
     except ConfigurationError:
         return set()
-    return {name for statement in statements for name in bound_outside(statement)}
+    return {
+        name
+        for statement in statements
+        if not isinstance(statement, ast.Import | ast.ImportFrom)
+        for name in bound_outside(statement)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +97,31 @@ class Setup:
     """``test_imports`` and ``test_setup_code``, taken apart.
 
     What needs nothing of the solution is the test's ``own`` and can be run by the judge; the rest,
-    such as a list built of the solution's nodes, can only run beside the solution.
+    such as a list built of the solution's nodes, can only run beside the solution. ``names`` are
+    the test's own; not so data that was ``given`` to the solution, which may have changed it.
     """
 
     imports: tuple[ast.stmt, ...]
     own: tuple[ast.stmt, ...]
     statements: tuple[ast.stmt, ...]
     names: frozenset[str]
+    given: frozenset[str] = frozenset()
+
+    @property
+    def helpers(self) -> set[str]:
+        """What the test's own setup code defines."""
+        return {name for statement in self.own for name in bound_outside(statement)}
+
+    def giving(self, calls: Iterable[ast.expr]) -> Setup:
+        """As it is once the solution had the data in these calls in its hands."""
+        used = {
+            name
+            for call in calls
+            if any(isinstance(node, ast.Call) for node in ast.walk(call))
+            for name in loaded(call)
+        }
+        given = frozenset(used & {name for s in self.own for name in _data(s)})
+        return replace(self, names=self.names - given, given=given)
 
     def for_worker(self, used: set[str]) -> list[ast.stmt]:
         """The statements that run beside the solution: no more of the test's own than is used."""
@@ -107,6 +133,19 @@ class Setup:
                 kept.append(statement)
                 needed |= loaded(statement)
         return kept[::-1]
+
+
+def _data(statement: ast.stmt) -> set[str]:
+    """Variables that the statement binds to something that could be changed in place."""
+    if isinstance(statement, (*SCOPES, ast.Import, ast.ImportFrom)):
+        return set()
+    if isinstance(statement, ast.Assign):
+        try:
+            hash(ast.literal_eval(statement.value))
+        except (ValueError, TypeError):
+            return bound_outside(statement)
+        return set()
+    return bound_outside(statement)
 
 
 def read_setup(imports: Iterable[str], code: str) -> Setup:
@@ -121,6 +160,11 @@ def read_setup(imports: Iterable[str], code: str) -> Setup:
     statements = parse(code, "test_setup_code")
     own: list[ast.stmt] = []
     for statement in statements:
+        if isinstance(statement, SCOPES) and loaded(statement) & RUNS:
+            raise ConfigurationError(
+                f"test_setup_code defines {statement.name}, which may run a text of the solution's"
+                f" through {min(loaded(statement) & RUNS)}: do without"
+            )
         foreign = loaded(statement) - names - BUILTINS - bound_inside(statement)
         if foreign <= as_modules(statement):
             own.append(statement)

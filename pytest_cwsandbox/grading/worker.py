@@ -51,7 +51,7 @@ def encoder(overflow):
     """A function that encodes a value as ``values.py`` reads it, iterators too if it shall walk."""
     lineage = type.__dict__["__mro__"].__get__
     attributes = type.__dict__["__dict__"].__get__
-    known = {}
+    known, walked = {}, set()
     size = 0
 
     def kind(cls):
@@ -91,10 +91,12 @@ def encoder(overflow):
             if cls not in known:
                 known[cls] = kind(cls)
             tag, read = known[cls]
-            if tag and depth < 200:
+            if tag and depth < 200 and id(x) not in walked:
                 body = read(x)
                 if tag not in "ifsbamyYz":
+                    walked.add(id(x))  # whatever holds itself is opaque there
                     body = [encode(part, walk, depth + 1) for part in body]
+                    walked.discard(id(x))
                 return item(tag, body)
         except Exception:
             pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 import warnings
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -32,13 +33,16 @@ def infer_entry_point(
         mentioned.update(dict.fromkeys((name for name, _ in names), 1))
     functions, classes, others = _defined_names(_parse(solution))
     imported = {name for line in test_imports for name in _defined_names(_parse(line))[2]}
+    explained = BUILTINS | imported | sys.stdlib_module_names
     foreign = Counter({n: c for n, c in called.items() if n not in BUILTINS | imported})
+    handed_over = Counter({n: c for n, c in mentioned.items() if n not in explained})
     for counts, wanted in (
         (called, functions),
         (mentioned, functions),  # map(f, xs)
         (mentioned, classes),  # Stack().push(1), Stack.of(1)
         (called, others - imported),  # f = lambda x: x
         (foreign, foreign.keys()),
+        (handed_over, handed_over.keys()),  # map(f, xs)
         (called, called.keys()),
     ):
         for name, _ in counts.most_common():  # equal counts keep the order of appearance

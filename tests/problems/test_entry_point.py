@@ -50,6 +50,7 @@ def depth(root):
         pytest.param("assert f(1) == 1", "def f(x:", "f", id="unparseable-solution"),
         pytest.param("assert f(1) == 1", "def f(x): ...\0", "f", id="nul-in-solution"),
         pytest.param("assert max(1, 2) == 2", "", "max", id="builtin-without-solution"),
+        pytest.param("assert sum(map(f, [1])) == 1", "", "f", id="handed-over"),
         pytest.param("assert 1 == 1", "def f(x): ...", "", id="nothing-called"),
         pytest.param("assert f((", "def f(x): ...", "", id="unparseable-assert"),
     ],
