@@ -198,7 +198,7 @@ def check_local(image: str) -> str:
     """Whether this host can run sandboxes; returns a line for people or raises ``BackendError``."""
     if runner.LOCAL_MARKER in os.environ:
         return os.environ[runner.LOCAL_MARKER]
-    from pytest_cwsandbox.local import checks, images
+    from pytest_cwsandbox.local import bwrap, checks, images, limits
 
     found = checks.checks()
     for check in found:
@@ -211,7 +211,8 @@ def check_local(image: str) -> str:
         images.select(image, images.find(os.environ))
     except images.NoSuchImageError as error:
         raise BackendError(f"--cwsandbox-image: {error}") from error
-    return "; ".join(f"{check.name} {check.detail}" for check in found)
+    _, version = bwrap.find(os.environ.get("PATH", os.defpath)) or (None, "")
+    return f"{bwrap.describe(version)}; limits: {limits.describe(limits.obtainable())}"
 
 
 def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]:

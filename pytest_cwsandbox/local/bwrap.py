@@ -64,6 +64,11 @@ def find(path: str = os.defpath) -> tuple[Path, str] | None:
     return None
 
 
+def describe(version: str) -> str:
+    """How sandboxes are isolated, for people."""
+    return f"bubblewrap {version}, user namespace, seccomp, no network"
+
+
 def _candidates(path: str) -> Iterator[Path]:
     for directory in ("/usr/bin", *path.split(":")):
         if os.access(candidate := Path(directory, "bwrap"), os.X_OK):

@@ -62,16 +62,7 @@ class PreparedHost:
     @property
     def limits(self) -> str:
         """Which limits hold, for people."""
-        memory = f"{limits.MEMORY >> 30} GiB"
-        if self.cgroups is not None:
-            return (
-                f"memory {memory} and {limits.PROCESSES} processes per sandbox "
-                f"(cgroup v{self.cgroups.version})"
-            )
-        return (
-            f"memory {memory} per process and {limits.PROCESSES} processes per sandbox (rlimits); "
-            "files in memory and CPU not counted"
-        )
+        return limits.describe(self.cgroups.version if self.cgroups else None)
 
     def image(self, name: str) -> Image:
         """Raises ``NoSuchImageError`` or ``UnusableInterpreterError``."""
@@ -125,7 +116,7 @@ def prepare(state_dir: Path, environment: Mapping[str, str] = os.environ) -> Pre
     host = PreparedHost(
         state_dir=state_dir,
         bwrap=found[0],
-        isolation=f"bubblewrap {found[1]}, user namespace, seccomp, no network",
+        isolation=bwrap.describe(found[1]),
         interpreters=interpreters,
         cgroups=cgroups,
     )
