@@ -93,6 +93,27 @@ class Cgroups:
                 yield "cpu.max", f"{quota} {CPU_PERIOD}"
 
 
+def describe(version: int | None) -> str:
+    """Which limits hold with cgroups of this version, or without any; for people."""
+    memory = f"{MEMORY >> 30} GiB"
+    if version is not None:
+        return f"memory {memory} and {PROCESSES} processes per sandbox (cgroup v{version})"
+    return (
+        f"memory {memory} per process and {PROCESSES} processes per sandbox (rlimits); "
+        "files in memory and CPU not counted"
+    )
+
+
+def obtainable() -> int | None:
+    """The version of cgroups that ``delegate`` would find, as far as permissions tell."""
+    for version, parents in ((2, _parents_v2()), (1, _parents_v1())):
+        if {"memory", "pids"} <= set(parents) and all(
+            os.access(parent, os.W_OK) for parent in parents.values()
+        ):
+            return version
+    return None
+
+
 def delegate(state_dir: Path, user: int | None = None) -> Cgroups | None:
     """Make the cgroups of this runner, move it into them, and give them to ``user``.
 
