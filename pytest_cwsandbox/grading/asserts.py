@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.errors import ConfigurationError
@@ -70,8 +71,13 @@ class Tests:
 class _Reader:
     entry_point: str
     setup: Setup
-    reference: set[str]
+    solution: str
     calls: list[ast.expr] = field(default_factory=list)
+
+    @cached_property
+    def reference(self) -> set[str]:
+        """What the reference solution defines, for names that nothing else explains."""
+        return definitions(self.solution)
 
     def owned(self, name: ast.Name, local: set[str], parent: ast.AST | None) -> bool:
         """Whether the name is the solution's."""
@@ -82,8 +88,26 @@ class _Reader:
         as_module = name.id in MODULES and isinstance(parent, ast.Attribute)
         return not (as_module or name.id in BUILTINS)
 
-    def check(self, statement: ast.Assert) -> Check:
-        text = ast.unparse(ast.Assert(statement.test, None))
+    def check(self, statement: ast.Assert, text: str) -> Check:
+        return self._plain(statement.test, text) or self._split(statement, text)
+
+    def _plain(self, test: ast.expr, text: str) -> Check | None:
+        """The check of ``f(...) == literal``, as nearly all are, at a tenth of the cost."""
+        if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Call)):
+            return None
+        call = test.left
+        if not isinstance(call.func, ast.Name) or call.func.id != self.entry_point:
+            return None
+        if self.entry_point in self.setup.names:
+            return None
+        self.calls.append(call)
+        place = ast.Compare(_place(self.calls), test.ops, test.comparators)
+        check = _literal(text, place, (len(self.calls) - 1,))
+        if check is None:
+            self.calls.pop()
+        return check
+
+    def _split(self, statement: ast.Assert, text: str) -> Check:
         first = len(self.calls)
         local = bound_inside(statement.test)
         test = unroll(statement.test, lambda node: self._open(node, local))
@@ -189,8 +213,12 @@ class _Replace(ast.NodeTransformer):
         if id(node) not in self._taken:
             return self.generic_visit(node)
         self._calls.append(node)  # type: ignore[arg-type]  # only expressions are taken
-        index = ast.Constant(len(self._calls) - 1)
-        return ast.Call(ast.Name(VALUE, ast.Load()), [index], [])
+        return _place(self._calls)
+
+
+def _place(calls: list[ast.expr]) -> ast.Call:
+    """Where the value of the last of the calls is put in."""
+    return ast.Call(ast.Name(VALUE, ast.Load()), [ast.Constant(len(calls) - 1)], [])
 
 
 def _chain(name: ast.Name, parents: dict[ast.AST, ast.AST]) -> ast.expr:
@@ -266,24 +294,25 @@ def read_tests(problem: Problem, *, held_out: bool = False) -> Tests:
 
 
 def _read(problem: Problem, texts: tuple[str, ...]) -> Tests:
-    statements = [s for text in texts for s in parse(normalise(text), f"assert {text!r}")]
-    imports = [s for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
-    tests = [s for s in statements if isinstance(s, ast.Assert)]
+    statements = [
+        (s, " ".join(text.split())) for text in texts for s in parse(normalise(text), repr(text))
+    ]
+    imports = [s for s, _ in statements if isinstance(s, ast.Import | ast.ImportFrom)]
+    tests = [(s, text) for s, text in statements if isinstance(s, ast.Assert)]
     if not tests or len(imports) + len(tests) < len(statements):
         raise ConfigurationError("a test is not an assert statement; write it as one")
     import_texts = [normalise(text) for text in problem.test_imports]
     import_texts += [ast.unparse(statement) for statement in imports]
     setup = read_setup(import_texts, normalise(problem.test_setup_code))
-    reference = definitions(normalise(problem.reference_solution))
     entry_point = problem.entry_point or infer_entry_point(
         texts, problem.reference_solution, import_texts
     )
-    reader = _Reader(entry_point, setup, reference)
-    checks = tuple(reader.check(statement) for statement in tests)
+    reader = _Reader(entry_point, setup, normalise(problem.reference_solution))
+    checks = tuple(reader.check(statement, text) for statement, text in tests)
     setup = setup.giving(reader.calls)
     if setup.given:
-        reader = _Reader(entry_point, setup, reference)
-        checks = tuple(reader.check(statement) for statement in tests)
+        reader = _Reader(entry_point, setup, normalise(problem.reference_solution))
+        checks = tuple(reader.check(statement, text) for statement, text in tests)
     if not reader.calls:
         raise ConfigurationError("no assert tests anything of the solution; mend them")
 
