@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cwsandbox import backend, runner, tags
 from pytest_cwsandbox.errors import HarnessError
+from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import SampleRecord, Verdict
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE, Decision, decide
 from pytest_cwsandbox.runs.statistics import by_group, summarise
@@ -28,6 +29,7 @@ class Told(TypedDict):
 
     status: str
     sample: dict[str, object] | None
+    finding: dict[str, object] | None
 
 
 LOST_LINES = 10
@@ -41,6 +43,7 @@ class Controller:
         self._settings = settings
         self._run = run
         self._samples: dict[str, SampleRecord] = {}
+        self._findings: dict[str, Finding] = {}
         self._checks: dict[str, bool] = {}  # node id: whether every phase passed
         self._failed = False  # something failed that is neither infrastructure nor data
         self._decision = Decision(missed=False, inconclusive=False, lines=())
@@ -61,6 +64,8 @@ class Controller:
         if report.when == "teardown" and told["sample"]:
             sample = SampleRecord.from_json(told["sample"])
             self._samples[sample.id] = sample
+        if report.when == "teardown" and told["finding"]:
+            self._findings[report.nodeid] = Finding.from_json(told["finding"])
         skipped_before_call = report.when == "setup" and report.skipped
         if report.when != CRASHED and not skipped_before_call:
             before = True if report.when == "setup" else self._checks.get(report.nodeid, True)
@@ -139,6 +144,8 @@ class Controller:
             say.section("cwsandbox pass rates")
         if self._samples:
             self._rates(say)
+        if self._findings:
+            self._validation(say)
         for line in self._decision.lines:
             bad = line.endswith(("MISSED", "INCONCLUSIVE", "not judged"))
             say.write_line(line, red=bad, green=not bad)
@@ -151,6 +158,20 @@ class Controller:
             )
         for line in self._trouble:
             say.write_line(f"cwsandbox: {line}", yellow=True)
+
+    def _validation(self, say: pytest.TerminalReporter) -> None:
+        from pytest_cwsandbox.reports import validation
+
+        findings = list(self._findings.values())
+        say.section("reward validation")
+        width = say._tw.fullwidth  # noqa: SLF001 - as above
+        say.write_line(validation.table(findings, width=width, color=say.hasmarkup))
+        for line in [*validation.exploits(findings), *validation.complaints(findings)]:
+            say.write_line(line, red=True)
+        for line in validation.costs(findings):
+            say.write_line(line)
+        ready, line = validation.verdict(self._settings.reward, findings)
+        say.write_line(line, green=ready, red=not ready, bold=True)
 
     def _rates(self, say: pytest.TerminalReporter) -> None:
         from pytest_cwsandbox.reports import terminal
@@ -213,4 +234,4 @@ def _from_here(path: Path) -> Path:
 def told_by(report: pytest.TestReport) -> Told:
     """What ``recording.annotate`` put on the report."""
     text = getattr(report, "cwsandbox", None)
-    return json.loads(text) if text else {"status": "", "sample": None}
+    return json.loads(text) if text else {"status": "", "sample": None, "finding": None}

@@ -1,4 +1,4 @@
-"""`pytest-cwsandbox doctor`: can sandboxes run here, and does a grade come out right?"""
+"""What `pytest-cwsandbox doctor` prints: can sandboxes run here, do grades come out right."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
 from pytest_cwsandbox.parametrize import Marked
 
 if TYPE_CHECKING:
+    from pytest_cwsandbox.findings import Finding
     from pytest_cwsandbox.problems import Problem
 
 Status = Literal["", "infra", "low reward"]
@@ -34,6 +35,7 @@ class Recorded:
     infrastructure: str = ""
 
 
+FINDING = pytest.StashKey["Finding"]()
 RECORDED = pytest.StashKey[Recorded]()
 
 
@@ -95,9 +97,14 @@ def annotate(
             report.longrepr = None
             status = "low reward"
     sample = _sample(item, recorded, worker) if call.when == "teardown" else None
-    if status or sample:
+    finding = item.stash.get(FINDING, None) if call.when == "teardown" else None
+    if status or sample or finding:
         report.cwsandbox = json.dumps(  # type: ignore[attr-defined]  # reports carry what plugins add
-            {"status": status, "sample": sample.to_json() if sample else None}
+            {
+                "status": status,
+                "sample": sample.to_json() if sample else None,
+                "finding": finding.to_json() if finding else None,
+            }
         )
 
 

@@ -75,6 +75,22 @@ OPTIONS = (
     Option("memory-limit", "memory of a graded program (default: 1GiB)", "SIZE"),
     Option("retries", "fresh sandboxes to try after a failure of one (default: 2)", "N", "int"),
     Option(
+        "reward",
+        "validate this reward function, named package.module:function; see docs/validation.md",
+        "SPEC",
+    ),
+    Option("reward-bounds", "the rewards that it may give (default: 0:1)", "LOW:HIGH"),
+    Option(
+        "reward-partial-credit",
+        "whether passing more asserts may earn more (default: no)",
+        "yes|no",
+        choices=("yes", "no"),
+    ),
+    Option("reward-max-seconds", "gate: p95 of a call with one completion", "S", "float"),
+    Option("reward-timeout", "a call that takes longer hangs (default: 120)", "S", "float"),
+    Option("reward-problems", "validate on at most N problems (default: 10)", "N", "int"),
+    Option("attacks", "a directory of further attacks, may be given several times", "DIR", "args"),
+    Option(
         "min-pass-rate",
         "gate: fail the run when fewer samples pass, pooled over all groups; samples below full "
         "reward are then data and no failures",
@@ -114,6 +130,13 @@ class Settings:
     wall_limit: float = 60.0
     memory_limit: int = 1 << 30
     retries: int = 2
+    reward: str = ""
+    reward_bounds: tuple[float, float] = (0.0, 1.0)
+    reward_partial_credit: bool = False
+    reward_max_seconds: float | None = None
+    reward_timeout: float = 120.0
+    reward_problems: int = 10
+    attacks: tuple[Path, ...] = ()
     min_pass_rate: float | None = None
     max_infra_rate: float = 0.0
     explicit: frozenset[str] = field(default_factory=frozenset)
@@ -144,6 +167,13 @@ class Settings:
             wall_limit=read.number("wall-limit", float, above=0) or cls.wall_limit,
             memory_limit=read.size("memory-limit") or cls.memory_limit,
             retries=_default(read.number("retries", int, at_least=0), cls.retries),
+            reward=read.text("reward", cls.reward),
+            reward_bounds=read.interval("reward-bounds", cls.reward_bounds),
+            reward_partial_credit=read.text("reward-partial-credit", "no") == "yes",
+            reward_max_seconds=read.number("reward-max-seconds", float, above=0),
+            reward_timeout=read.number("reward-timeout", float, above=0) or cls.reward_timeout,
+            reward_problems=read.number("reward-problems", int, at_least=1) or cls.reward_problems,
+            attacks=read.paths("attacks"),
             min_pass_rate=read.number("min-pass-rate", float, at_least=0, at_most=1),
             max_infra_rate=_default(
                 read.number("max-infra-rate", float, at_least=0, at_most=1), cls.max_infra_rate
@@ -217,10 +247,17 @@ class _Reader:
     def path(self, name: str, default: Path) -> Path:
         """A path: relative to where pytest was called, or to the ini file or rootdir."""
         value = self.text(name, "")
-        if value and self._place.startswith("--"):
-            return self._config.invocation_params.dir / value
-        home = self._config.inipath.parent if self._config.inipath else self._config.rootpath
-        return home / value if value else self._config.rootpath / default
+        return self._home() / value if value else self._config.rootpath / default
+
+    def paths(self, name: str) -> tuple[Path, ...]:
+        values = self.texts(name)
+        return tuple(self._home() / value for value in values)
+
+    def _home(self) -> Path:
+        """What the path just read is relative to."""
+        if self._place.startswith("--"):
+            return self._config.invocation_params.dir
+        return self._config.inipath.parent if self._config.inipath else self._config.rootpath
 
     def source(self, name: str, default: str) -> str:
         """A source of problems: a known name, or a path."""
@@ -263,6 +300,19 @@ class _Reader:
         if not inside:
             raise self._error(expected, value)
         return number
+
+    def interval(self, name: str, default: tuple[float, float]) -> tuple[float, float]:
+        value = self._raw(name)
+        if value is None:
+            return default
+        low, colon, high = str(value).partition(":")
+        try:
+            bounds = (float(low), float(high))
+        except ValueError:
+            bounds = (0.0, 0.0)
+        if not colon or not bounds[0] < bounds[1]:
+            raise self._error("two numbers, the lower first, such as 0:1", value)
+        return bounds
 
     def size(self, name: str) -> int | None:
         value = self._raw(name)

@@ -1,1 +1,1 @@
-"""Validation: is this reward function fit for training?"""
+"""Is a reward function fit for training: the checks, and what they need."""

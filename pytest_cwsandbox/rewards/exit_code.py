@@ -1,0 +1,43 @@
+"""The naive pattern of most examples, kept to be measured: do not train with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.grading import ExitCodeGrader, extract_code
+from pytest_cwsandbox.rewards.columns import problems_of, text_of
+from pytest_cwsandbox.rewards.session import shared_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_cwsandbox.problems import Problem
+    from pytest_cwsandbox.rewards.columns import Completion
+
+
+def exit_code_reward(
+    prompts: Sequence[object],
+    completions: Sequence[Completion],
+    completion_ids: Sequence[Sequence[int]] | None = None,  # noqa: ARG001 - TRL passes it
+    **columns: object,
+) -> list[float | None]:
+    """1.0 if and only if solution and asserts, joined to one program, exit with 0.
+
+    Everything that leaves early, lies about equality or reads the asserts is paid in full.
+    """
+    del prompts
+    grader = ExitCodeGrader(shared_session())
+    try:
+        problems = problems_of(columns, len(completions))
+        refs = []
+        for problem, completion in zip(problems, completions, strict=True):
+            code = extract_code(text_of(completion), problem.entry_point)
+            refs.append(None if code is None else grader.grade(program(problem, code)))
+        return [0.0 if ref is None else ref.result().reward for ref in refs]
+    finally:
+        grader.close()
+
+
+def program(problem: Problem, code: str) -> str:
+    """Imports, solution, setup and visible asserts, one after the other."""
+    return "\n".join((*problem.test_imports, code, problem.test_setup_code, *problem.test_list))
