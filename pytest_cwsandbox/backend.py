@@ -11,7 +11,7 @@ from pytest_cwsandbox import runner
 from pytest_cwsandbox.errors import BackendError, InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from cwsandbox import AuthHeaders, AuthStrategy, SandboxDefaults
@@ -96,14 +96,20 @@ def local_image() -> str:
     return f"python:{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def connect(options: BackendOptions, folder: Path, *, lifeline: int) -> Backend:
+def connect(
+    options: BackendOptions, folder: Path, *, lifeline: int, faults: Sequence[str] = ()
+) -> Backend:
     """Reach the backend and set this process's environment for the SDK.
 
     The local runner of the run whose ``folder`` this is gets started when it is not there yet, and
-    ends with the process ``lifeline``. Raises ``BackendError`` with the remedy.
+    ends with the process ``lifeline``. With ``faults`` it is never one that this process inherits.
+    Raises ``BackendError`` with the remedy.
     """
     kind = options.choose(os.environ)
-    if kind == "hosted" or runner.LOCAL_MARKER in os.environ:  # no runner of ours leaves its traces
+    if kind == "hosted" and faults:
+        raise BackendError("only the local runner injects faults: use --cwsandbox-backend=local")
+    ours = kind == "local" and (bool(faults) or runner.LOCAL_MARKER not in os.environ)
+    if not ours:  # no runner of ours leaves its traces
         mark_used(folder)
     saved = {name: os.environ.get(name) for name in _VARIABLES}
 
@@ -121,8 +127,8 @@ def connect(options: BackendOptions, folder: Path, *, lifeline: int) -> Backend:
     if kind == "hosted":
         address, auth = hosted(options)
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
-    if runner.LOCAL_MARKER not in os.environ:
-        served = runner.join_or_start(folder, lifeline=lifeline)
+    if ours:
+        served = runner.join_or_start(folder, lifeline=lifeline, faults=faults)
         os.environ.update(served.environment(os.environ))
     return Backend(
         "local",

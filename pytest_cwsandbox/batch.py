@@ -93,13 +93,16 @@ def _writing(output: Path | None) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def grading_session(options: BackendOptions) -> Iterator[Session]:
-    """A tagged SDK session outside pytest; the local runner starts and ends with it."""
+def grading_session(options: BackendOptions, *, faults: Sequence[str] = ()) -> Iterator[Session]:
+    """A tagged SDK session outside pytest; the local runner starts and ends with it.
+
+    ``faults`` are injected by that runner, as its ``--fault`` takes them.
+    """
     from cwsandbox import Session
 
     folder = Path(tempfile.mkdtemp(prefix="cwsandbox-grade-"))
     try:
-        connected = backend.connect(options, folder, lifeline=os.getpid())
+        connected = backend.connect(options, folder, lifeline=os.getpid(), faults=faults)
         defaults = connected.defaults(
             tags=tags.sandbox_tags(run=folder.name, worker="main"),
             max_lifetime_seconds=LIFETIME_SECONDS,

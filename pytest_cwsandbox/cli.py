@@ -67,9 +67,17 @@ def doctor(backend: str, auth: str | None, base_url: str, image: str) -> None:
     sys.exit(0 if healthy else 1)
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def serve(command: tuple[str, ...]) -> None:
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="KIND[=SECONDS][@SHARE]",
+    help="Fail on purpose, such as exec-lost@0.3 or create-latency=3; may be repeated.",
+)
+@click.option("--fault-seed", type=int, default=0, help="Chooses the calls that a share means.")
+def serve(command: tuple[str, ...], faults: tuple[str, ...], fault_seed: int) -> None:
     """Run the local runner until Ctrl-C and print its export lines for other terminals.
 
     With COMMAND (`serve -- python my_job.py`) run that with the variables set, and end with it and
@@ -78,7 +86,9 @@ def serve(command: tuple[str, ...]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="cwsandbox-serve-"))
     try:
         with _users_mistakes():
-            served = runner.join_or_start(folder, lifeline=os.getpid())
+            served = runner.join_or_start(
+                folder, lifeline=os.getpid(), faults=faults, fault_seed=fault_seed
+            )
         environment = served.environment(os.environ)
         if command:
             sys.exit(_run(command, {**os.environ, **environment}))

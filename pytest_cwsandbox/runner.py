@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.errors import BackendError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 START_SECONDS = 60.0  # a loaded machine may take long; a runner that cannot start says so at once
 STOP_SECONDS = 10.0
@@ -40,6 +40,7 @@ class Rendezvous:
     isolation: str
     limits: str
     images: tuple[str, ...]
+    faults: str
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The variables with which the SDK, in this or a child process, talks to this runner."""
@@ -48,7 +49,8 @@ class Rendezvous:
         return {
             "CWSANDBOX_BASE_URL": self.address,
             "CWSANDBOX_API_KEY": self.token,
-            LOCAL_MARKER: f"{self.isolation}; limits: {self.limits}",
+            LOCAL_MARKER: f"{self.isolation}; limits: {self.limits}"
+            + (f"; injected faults: {self.faults}" if self.faults else ""),
             **{
                 name: hosts
                 if "127.0.0.1" in hosts.split(",")
@@ -58,10 +60,14 @@ class Rendezvous:
         }
 
 
-def join_or_start(folder: Path, *, lifeline: int) -> Rendezvous:
+def join_or_start(
+    folder: Path, *, lifeline: int, faults: Sequence[str] = (), fault_seed: int = 0
+) -> Rendezvous:
     """The runner of the run whose folder this is, started if it is not there yet.
 
-    ``lifeline`` is the process id with which the runner ends. Raises ``BackendError``.
+    ``lifeline`` is the process id with which the runner ends. ``faults``, as ``--fault`` takes
+    them, are what the runner is started with: one that is there already keeps its own. Raises
+    ``BackendError``.
     """
     from filelock import FileLock
 
@@ -69,7 +75,8 @@ def join_or_start(folder: Path, *, lifeline: int) -> Rendezvous:
     rendezvous = folder / RENDEZVOUS
     with FileLock(folder / LOCK):
         if not rendezvous.exists():
-            _start(rendezvous, lifeline)
+            injected = [part for fault in faults for part in ("--fault", fault)]
+            _start(rendezvous, lifeline, [*injected, "--fault-seed", str(fault_seed)])
         return read(rendezvous)
 
 
@@ -83,10 +90,11 @@ def read(rendezvous: Path) -> Rendezvous:
         row["isolation"],
         row["limits"],
         tuple(row["images"]),
+        row["faults"],
     )
 
 
-def _start(rendezvous: Path, lifeline: int) -> None:
+def _start(rendezvous: Path, lifeline: int, arguments: Sequence[str]) -> None:
     state = Path(tempfile.mkdtemp(prefix="cwsandbox-"))
     log = state.with_suffix(".log")
     lifeline_fd = os.pidfd_open(lifeline)
@@ -98,6 +106,7 @@ def _start(rendezvous: Path, lifeline: int) -> None:
                     *("--rendezvous", str(rendezvous)),
                     *("--lifeline-fd", str(lifeline_fd)),
                     *("--state-dir", str(state)),
+                    *arguments,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

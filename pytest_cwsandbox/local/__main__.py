@@ -9,10 +9,16 @@ from pathlib import Path
 
 from pytest_cwsandbox.errors import BackendError
 from pytest_cwsandbox.local import keeper
+from pytest_cwsandbox.local.faults import Faults, read_faults
 
 
 def main() -> int:
     options = _arguments()
+    try:
+        faults = read_faults(options.fault)
+    except BackendError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
     options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     keeping = keeper.start(options.state_dir, options.rendezvous)
     try:
@@ -30,6 +36,7 @@ def main() -> int:
             announce=lambda text: keeper.announce(keeping, text),
             lifeline=lifeline,
             max_lifetime=options.max_lifetime,
+            faults=Faults(faults, seed=options.fault_seed) if faults else None,
         )
     except BackendError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -56,6 +63,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lifeline", type=Path, help="FIFO; the runner ends when its writer does")
     parser.add_argument("--lifeline-fd", type=int, help="the same, inherited; or a pidfd")
     parser.add_argument("--max-lifetime", type=float, help="seconds that any sandbox may live")
+    parser.add_argument("--fault", action="append", default=[], help="KIND[=SECONDS][@SHARE]")
+    parser.add_argument("--fault-seed", type=int, default=0, help="which calls a share means")
     return parser.parse_args()
 
 

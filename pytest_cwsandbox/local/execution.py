@@ -50,6 +50,9 @@ class Execution:
             raise invalid("init.command", "must be a command line without NUL")
         if init.env:
             raise unsupported("init.env is")
+        await self._execute(init, context)
+
+    async def _execute(self, init: pb.ExecStreamInit, context: ServicerContext) -> None:
         sandbox = self._service.running(init.sandbox_id, init.container)
         following = asyncio.ensure_future(context.read())
         await asyncio.wait((following,), timeout=HALF_CLOSE_SECONDS)
@@ -66,37 +69,40 @@ class Execution:
                 ready = pb.ExecStreamReady()
                 ready.ready_time.GetCurrentTime()
                 await context.write(pb.ExecStreamResponse(ready=ready))
-            end = await _relay(process, context)
+            end = await self._relay(init.sandbox_id, process, context)
         finally:
             if feeding is not None:
                 feeding.cancel()
             process.close()
             if process.returncode is None:
                 await process.kill()
-        if end is None:
-            record = self._service.record(init.sandbox_id)
-            await asyncio.wait((record.ended,), timeout=1.0)  # to say why
-            raise not_running(init.sandbox_id, record.describe())
         await context.write(end)
 
+    async def _relay(
+        self, sandbox_id: str, process: Exec, context: ServicerContext
+    ) -> pb.ExecStreamResponse:
+        """Send the output on; the message that ends the stream.
 
-async def _relay(process: Exec, context: ServicerContext) -> pb.ExecStreamResponse | None:
-    """Send the output on; the message that ends the stream, None when the sandbox ended first."""
-    produced = 0
-    async for stream, data in process:
-        produced += len(data)
-        if produced > OUTPUT_BYTES:
-            return pb.ExecStreamResponse(
-                error=pb.ExecStreamError(
-                    code="STREAM_TRUNCATED",
-                    message=f"the command was killed: more than {OUTPUT_BYTES >> 20} MiB of output",
+        Raises ``Refusal`` when the sandbox ended before the command.
+        """
+        produced = 0
+        async for stream, data in process:
+            produced += len(data)
+            if produced > OUTPUT_BYTES:
+                return pb.ExecStreamResponse(
+                    error=pb.ExecStreamError(
+                        code="STREAM_TRUNCATED",
+                        message="the command was killed: "
+                        f"more than {OUTPUT_BYTES >> 20} MiB of output",
+                    )
                 )
-            )
-        output = pb.ExecStreamOutput(stream=STREAMS[stream], data=data)
-        await context.write(pb.ExecStreamResponse(output=output))
-    if process.returncode is None:
-        return None
-    return pb.ExecStreamResponse(exit=pb.ExecStreamExit(exit_code=process.returncode))
+            output = pb.ExecStreamOutput(stream=STREAMS[stream], data=data)
+            await context.write(pb.ExecStreamResponse(output=output))
+        if process.returncode is None:
+            record = self._service.record(sandbox_id)
+            await asyncio.wait((record.ended,), timeout=1.0)  # to say why
+            raise not_running(sandbox_id, record.describe())
+        return pb.ExecStreamResponse(exit=pb.ExecStreamExit(exit_code=process.returncode))
 
 
 async def _feed(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_cwsandbox.local.faults import Faults
     from pytest_cwsandbox.local.host import PreparedHost
 
 OPEN_FILES = 8192
@@ -39,15 +40,17 @@ def run(
     announce: Callable[[str], None],
     lifeline: int | None = None,
     max_lifetime: float | None = None,
+    faults: Faults | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT, or the end of ``lifeline``; then end every sandbox.
 
     ``announce`` gets the rendezvous as JSON once clients can connect. ``lifeline`` is the reading
-    end of a pipe that nobody writes to, or a pidfd. Raises ``BackendError``.
+    end of a pipe that nobody writes to, or a pidfd. ``faults`` are injected. Raises
+    ``BackendError``.
     """
     _allow_files()
     host = prepare(state_dir)
-    asyncio.run(_serve(host, announce, lifeline, max_lifetime))
+    asyncio.run(_serve(host, announce, lifeline, max_lifetime, faults))
 
 
 def _allow_files() -> None:
@@ -63,6 +66,7 @@ async def _serve(
     announce: Callable[[str], None],
     lifeline: int | None,
     max_lifetime: float | None,
+    faults: Faults | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
@@ -71,14 +75,13 @@ async def _serve(
     if lifeline is not None:
         loop.add_reader(lifeline, ending.set)
     token = secrets.token_urlsafe(32)
-    fleet = Fleet(host, max_lifetime=max_lifetime)
-    service = SandboxService(fleet)
+    fleet, parts = _service(host, max_lifetime, faults)
     server = grpc.aio.server(options=OPTIONS)
-    server.add_generic_rpc_handlers((Methods(token, service, Execution(service)),))
+    server.add_generic_rpc_handlers((Methods(token, *parts),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        announce(_rendezvous(host, port, token))
+        announce(_rendezvous(host, port, token, faults))
         await ending.wait()
     finally:
         if lifeline is not None:
@@ -87,7 +90,21 @@ async def _serve(
         await fleet.close()
 
 
-def _rendezvous(host: PreparedHost, port: int, token: str) -> str:
+def _service(
+    host: PreparedHost, max_lifetime: float | None, faults: Faults | None
+) -> tuple[Fleet, tuple[SandboxService, Execution]]:
+    if faults is None:
+        fleet = Fleet(host, max_lifetime=max_lifetime)
+        service = SandboxService(fleet)
+        return fleet, (service, Execution(service))
+    from pytest_cwsandbox.local.injection import FaultyExecution, FaultyFleet, FaultySandboxService
+
+    faulty = FaultyFleet(host, faults, max_lifetime=max_lifetime)
+    service = FaultySandboxService(faulty)
+    return faulty, (service, FaultyExecution(service, faulty))
+
+
+def _rendezvous(host: PreparedHost, port: int, token: str, faults: Faults | None) -> str:
     return json.dumps(
         {
             "version": 1,
@@ -97,5 +114,6 @@ def _rendezvous(host: PreparedHost, port: int, token: str) -> str:
             "isolation": host.isolation,
             "limits": host.limits,
             "images": list(host.images),
+            "faults": str(faults or ""),
         }
     )
