@@ -134,7 +134,7 @@ def _unusable(code: str | None) -> Finding | None:
     The code is not parsed here: only the interpreter that runs it knows its syntax, and a parser
     can be made to take very long.
     """
-    if code is None or not code.strip():
+    if code is None:
         return Verdict.NO_CODE, "the completion holds no code"
     if len(code) > CODE_CHARACTERS:
         return Verdict.INVALID_TEXT, f"the code has more than {CODE_CHARACTERS} characters"

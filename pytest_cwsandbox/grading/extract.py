@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-TAG = re.compile(r"(</?answer>)", re.IGNORECASE)
+TAG = re.compile(r"(</?answer(?: [^<>\n]{0,100})?>)", re.IGNORECASE)
 THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
 
@@ -38,17 +38,21 @@ def _answers(text: str) -> list[str]:
 
 
 def _fenced(text: str) -> list[str]:
-    """Fenced blocks. A fence may open after prose and close after code on its line."""
+    """Fenced blocks. A fence may open after prose and close after code on its line.
+
+    As in Markdown, a deeper fence does not close a block: it stands in a docstring.
+    """
     blocks: list[str] = []
-    fence = ""
+    fence, depth = "", 0
     lines: list[str] = []
     for line in text.split("\n"):
         if not fence:
-            fence = _opening(line)
+            fence, depth = _opening(line), _indent(line)
             continue
         code = line.rstrip()
         rest = code.rstrip(fence[0])
-        if len(code) - len(rest) < len(fence):
+        deeper = not rest.strip() and _indent(line) > depth + 3
+        if len(code) - len(rest) < len(fence) or deeper:
             lines.append(line)
             continue
         blocks.append("".join(f"{kept}\n" for kept in [*lines, *rest.splitlines()]))
@@ -56,11 +60,15 @@ def _fenced(text: str) -> list[str]:
     return [*blocks, "\n".join(lines)] if fence else blocks
 
 
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def _opening(line: str) -> str:
     """The fence that the line opens, such as three backticks, or an empty text."""
     start = line.find("```")
     if start < 0:
-        start = len(line) - len(line.lstrip())
+        start = _indent(line)
     mark = line[start : start + 1]
     info = line[start:].lstrip(mark)
     length = len(line) - start - len(info)

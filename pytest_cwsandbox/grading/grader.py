@@ -81,13 +81,15 @@ class Grader(SandboxGrader):
         Raises ``ConfigurationError`` at once for a problem that cannot be graded.
         """
         tests = _tests(problem, self._held_out if held_out is None else held_out)
-        code = extract_code(completion, tests.entry_point)
-        return self._submit(code, partial(self._find, tests))
+        return self._grade_as(tests, extract_code(completion, tests.entry_point))
 
     def grade_code(self, problem: Problem, code: str) -> OperationRef[Outcome]:
         """Grade what is code already, with nothing around it. Raises as ``grade`` does."""
-        tests = _tests(problem, self._held_out)
-        return self._submit(normalise(code), partial(self._find, tests))
+        return self._grade_as(_tests(problem, self._held_out), normalise(code))
+
+    def _grade_as(self, tests: Tests, code: str | None) -> OperationRef[Outcome]:
+        written = code if code and code.strip() else None
+        return self._submit(written, partial(self._find, tests))
 
     def close(self) -> None:
         super().close()

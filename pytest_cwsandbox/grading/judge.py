@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from cwsandbox import Sandbox, Session
 
-    from pytest_cwsandbox.grading.asserts import Check, Tests
+    from pytest_cwsandbox.grading.asserts import Tests
     from pytest_cwsandbox.grading.base import Finding
     from pytest_cwsandbox.grading.limits import Limits
+    from pytest_cwsandbox.grading.split import Check
 
 PASSED = (Verdict.PASSED, "")
 PROCESSES = 4  # of the judge at once, in its one sandbox

@@ -38,6 +38,11 @@ GOOD = "def add(a, b):\n    return a + b\n"
             f"```\nclass A:\n    def add(self): 0\n{GOOD}```\n```\nclass B:\n    def add(self): 0\n```",
             id="a method of the name",
         ),
+        pytest.param(
+            '```\ndef add(a, b):\n    """So:\n    ```\n    add(1, 2)\n    ```\n    """\n    return a + b\n```',
+            id="fences in the docstring",
+        ),
+        pytest.param(f'<answer type="code">{GOOD}</answer>', id="tag with attributes"),
         pytest.param(f"\ufeff```\r\n{GOOD}```", id="mark"),
     ],
 )
