@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+from pytest_cwsandbox.problems.entry_point import infer_entry_point
 from pytest_cwsandbox.validation.literals import source
 from pytest_cwsandbox.validation.variation import Varied, keeps_order
 
@@ -49,11 +50,11 @@ def generate(problem: Problem, *, seed: int = 0, count: int = 40) -> list[str]:
     Empty where the visible asserts hold no calls with literal arguments, or others as well: then
     nothing can be generated, which is not the same as nothing being found.
     """
-    examples = _examples(problem)
+    name = entry_point_of(problem)
+    examples = _examples(problem, name)
     if not examples:
         return []
     random = Random(f"{problem.id} {seed}")  # noqa: S311 - the same calls every time
-    name = problem.entry_point
     seen = {example.text(name) for example in examples}
     calls: list[str] = []
     for _ in range(TRIES * count):
@@ -72,21 +73,34 @@ def generate(problem: Problem, *, seed: int = 0, count: int = 40) -> list[str]:
 
 
 def held_out_asserts(
-    problem: Problem,  # noqa: ARG001 - the asserts are a problem's; how they are written may depend on it
-    calls: Sequence[str],
-    answers: Sequence[Answer],
+    problem: Problem, calls: Sequence[str], answers: Sequence[Answer]
 ) -> tuple[str, ...]:
-    """Asserts of the reference's plain answers; calls that gave anything else are dropped."""
-    return tuple(
-        f"assert {call} == {answer.text}"
-        for call, answer in zip(calls, answers, strict=True)
-        if answer.kind == "value"
-    )
+    """Asserts of the reference's plain answers; calls that gave anything else are dropped.
+
+    Floats are compared closely where the visible asserts do so.
+    """
+    close = any("math.isclose(" in test for test in problem.test_list)
+    asserts = []
+    for call, answer in zip(calls, answers, strict=True):
+        if answer.kind == "value":
+            is_float = close and isinstance(ast.literal_eval(answer.text), float)
+            holds = (
+                f"math.isclose({call}, {answer.text})" if is_float else f"{call} == {answer.text}"
+            )
+            asserts.append(f"assert {holds}")
+    return tuple(asserts)
 
 
 def checkable(asserts: Sequence[str]) -> bool:
     """Whether generated asserts are enough to say anything."""
     return len(asserts) >= ENOUGH
+
+
+def entry_point_of(problem: Problem) -> str:
+    """The stated one, or the one that the asserts call."""
+    return problem.entry_point or infer_entry_point(
+        problem.test_list, problem.reference_solution, problem.test_imports
+    )
 
 
 def calls_in(asserts: Sequence[str], name: str) -> list[str]:
@@ -95,14 +109,15 @@ def calls_in(asserts: Sequence[str], name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _examples(problem: Problem) -> list[_Example]:
+def _examples(problem: Problem, name: str) -> list[_Example]:
     """Those of the visible asserts, all of the most frequent shape; none if any is not literal."""
     examples = []
     for test in problem.test_list:
-        for _, call, wrappers in _calls(test, problem.entry_point):
+        for _, call, wrappers in _calls(test, name):
             arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
             try:
                 values = tuple(ast.literal_eval(argument) for argument in arguments)
+                source(values)
             except ValueError:
                 return []
             keywords = (*(None for _ in call.args), *(keyword.arg for keyword in call.keywords))

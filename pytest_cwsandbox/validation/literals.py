@@ -18,7 +18,9 @@ def source(value: object, depth: int = 0) -> str:  # noqa: PLR0911 - one per kin
     if isinstance(value, int):
         return int.__repr__(value)
     if isinstance(value, float):
-        return _float(value)
+        return _number(float.__repr__(value))
+    if isinstance(value, complex):
+        return _number(complex.__repr__(value))
     if isinstance(value, str):
         return str.__repr__(value)
     if isinstance(value, bytes):
@@ -31,9 +33,8 @@ def source(value: object, depth: int = 0) -> str:  # noqa: PLR0911 - one per kin
     raise ValueError(f"{type(value).__name__} is no plain value")
 
 
-def _float(value: float) -> str:
-    text = float.__repr__(value)
-    if text == "nan":
+def _number(text: str) -> str:
+    if "nan" in text:
         raise ValueError("NaN equals nothing")
     return text.replace("inf", "1e999")
 

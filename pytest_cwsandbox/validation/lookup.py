@@ -6,6 +6,8 @@ import ast
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.validation.inputs import entry_point_of
+
 if TYPE_CHECKING:
     from pytest_cwsandbox.problems.problem import Problem
 
@@ -43,7 +45,7 @@ def lookup_table(problem: Problem) -> str:
 
     Asserts that do not state an answer have no row.
     """
-    name = problem.entry_point
+    name = entry_point_of(problem)
     rows = []
     for test in problem.test_list:
         tree = ast.parse(test)
@@ -68,7 +70,7 @@ def _arguments(call: ast.Call) -> str:
     return f"(({positional}), {{{named}}})"
 
 
-def _answer(test: ast.Module, call: ast.Call) -> str | None:
+def _answer(test: ast.Module, call: ast.Call) -> str | None:  # noqa: PLR0911 - one per form
     """What the call must give for the assert to hold, as source; None if that is not stated."""
     parents = {child: node for node in ast.walk(test) for child in ast.iter_child_nodes(node)}
     chain: list[ast.AST] = [call]

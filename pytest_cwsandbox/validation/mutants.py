@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.validation.execute import Answer, Program, answers_of, reference_answers
-from pytest_cwsandbox.validation.inputs import calls_in
+from pytest_cwsandbox.validation.inputs import calls_in, entry_point_of
 from pytest_cwsandbox.validation.operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -81,8 +81,9 @@ async def confirmed_wrong(
     same. The others are equivalent to the reference, or nothing is known about them. Raises
     ``InfrastructureError``.
     """
-    visible = calls_in(problem.test_list, problem.entry_point)
-    hidden = calls_in(problem.challenge_test_list, problem.entry_point)
+    name = entry_point_of(problem)
+    visible = calls_in(problem.test_list, name)
+    hidden = calls_in(problem.challenge_test_list, name)
     asked = [call for call in dict.fromkeys([*hidden, *calls]) if call not in visible]
     reference = await reference_answers(session, problem, asked)
     right = {

@@ -62,9 +62,10 @@ def test_no_generated_call_stands_in_a_visible_assert() -> None:
 
 def test_the_calls_are_the_same_in_every_process_and_others_with_another_seed() -> None:
     program = """
-from pytest_cwsandbox.problems import load
+from pytest_cwsandbox.problems import Problem, load
 from pytest_cwsandbox.validation.inputs import generate
-print([generate(problem) for problem in load("bundled")])
+sets = Problem("1", "", ("assert f({'a', 'b', 'c'}) == 1", "assert f({'d'}) == 2"), "f")
+print([generate(problem) for problem in (*load("bundled"), sets)])
 """
     printed = {
         subprocess.run(
@@ -198,9 +199,22 @@ async def test_the_reference_passes_the_held_out_asserts(session: Session) -> No
     exec(shown.reference_solution + "\n".join(asserts), scope)  # noqa: S102 - written above
 
 
+def test_floats_are_compared_as_the_visible_asserts_compare_them() -> None:
+    shown = problem("assert math.isclose(f(1), 0.5)")
+    given = [Answer("value", "0.25"), Answer("value", "None")]
+    assert held_out_asserts(shown, ["f(2)", "f(3)"], given) == (
+        "assert math.isclose(f(2), 0.25)",
+        "assert f(3) == None",
+    )
+
+
+def test_an_entry_point_that_is_not_stated_is_inferred() -> None:
+    assert generate(problem("assert f(1) == 1", name="")) == generate(problem("assert f(1) == 1"))
+
+
 async def test_every_kind_of_answer_is_told_and_none_disturbs_the_next(session: Session) -> None:
     code = """
-import os, time
+import os
 class Point:
     pass
 def loop():
@@ -233,6 +247,13 @@ def swallow():
     }
     found = await answers(session, code, "setup = 'setup'", [*told], seconds_per_call=0.2)
     assert dict(zip(told, found, strict=True)) == told
+
+
+async def test_a_program_that_sleeps_runs_out_of_time_too(session: Session) -> None:
+    found = await answers(
+        session, "import time", "", ["time.sleep(999)", "1"], seconds_per_call=0.1
+    )
+    assert found == [Answer("timeout"), Answer("value", "1")]
 
 
 async def test_a_program_that_keeps_running_out_of_time_is_given_up(session: Session) -> None:

@@ -121,11 +121,10 @@ def f(a: "text") -> "other":
         assert ast.unparse(f).startswith("def f(a: 'text') -> 'other':")
 
 
-def test_mutants_of_the_references_are_distinct_and_in_a_fixed_order() -> None:
+def test_mutants_of_the_references_are_distinct_and_in_the_order_of_their_lines() -> None:
     for problem in load("bundled"):
         reference = problem.reference_solution
         found = mutants(reference, problem.entry_point)
-        assert found == mutants(reference, problem.entry_point)
         assert len(found) >= 10, problem.id
         assert [mutant.line for mutant in found] == sorted(mutant.line for mutant in found)
         programs = {ast.unparse(ast.parse(mutant.code)) for mutant in found}
