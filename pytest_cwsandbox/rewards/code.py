@@ -56,7 +56,6 @@ class CodeReward:
         self,
         prompts: Sequence[object],
         completions: Sequence[Completion],
-        completion_ids: Sequence[Sequence[int]] | None = None,  # noqa: ARG002 - TRL passes it
         **columns: object,
     ) -> list[float | None]:
         """Rewards of ``completions``, in their order; ``columns`` as of ``problems_of``."""
@@ -92,8 +91,7 @@ _default = CodeReward()
 def code_reward(
     prompts: Sequence[object],
     completions: Sequence[Completion],
-    completion_ids: Sequence[Sequence[int]] | None = None,
     **columns: object,
 ) -> list[float | None]:
     """``CodeReward`` with its defaults."""
-    return _default(prompts, completions, completion_ids, **columns)
+    return _default(prompts, completions, **columns)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 def exit_code_reward(
     prompts: Sequence[object],
     completions: Sequence[Completion],
-    completion_ids: Sequence[Sequence[int]] | None = None,  # noqa: ARG001 - TRL passes it
     **columns: object,
 ) -> list[float | None]:
     """1.0 if and only if solution and asserts, joined to one program, exit with 0.

@@ -79,7 +79,7 @@ def run(side: str, source: str, count: int) -> None:
     """One side, and wait for every process that it left, so that its usage is counted."""
     become_reaper()
     problems = [p for p in load(source) if p.task_id != "123"][:count]  # 123 needs seconds itself
-    {"bare": bare, "graded": graded, "nothing": lambda _: None}[side](problems)
+    {"bare": bare, "graded": graded}[side](problems)
     while True:
         try:
             os.wait()

@@ -247,8 +247,12 @@ def test_a_dead_canary_means_that_the_service_is_to_blame(
     grader.close()
 
 
-def test_a_runner_that_is_killed_gives_no_reward(tmp_path: Path) -> None:
+def test_a_runner_that_is_killed_gives_no_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served = runner.join_or_start(tmp_path, lifeline=os.getpid())
+    for name, value in served.environment(os.environ).items():  # goes before the defaults
+        monkeypatch.setenv(name, value)
     try:
         defaults = cwsandbox.SandboxDefaults(
             container_image=backend.local_image(),

