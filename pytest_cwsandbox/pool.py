@@ -71,7 +71,7 @@ class SandboxPool:
         self._slots.release()
 
     async def _start(self) -> Sandbox:
-        from cwsandbox import CWSandboxAuthenticationError, CWSandboxError
+        from cwsandbox import CWSandboxError
 
         for attempt in range(self._retries + 1):
             if attempt:
@@ -81,9 +81,7 @@ class SandboxPool:
                 await sandbox  # also waits until it runs, so that a failed start shows here
             except BaseException as error:
                 sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
-                if isinstance(error, CWSandboxAuthenticationError) or not isinstance(
-                    error, CWSandboxError
-                ):
+                if not isinstance(error, CWSandboxError):
                     raise
                 self.failed_starts += 1
                 failure = error

@@ -119,7 +119,6 @@ class Runs:
     async def _attempt(self, sandbox: Sandbox, script: str, arguments: Sequence[str]) -> Ended:
         """Run the script once; raises ``_SuspectError`` for what needs a second look."""
         from cwsandbox import (
-            CWSandboxAuthenticationError,
             CWSandboxError,
             SandboxExecutionError,
             SandboxNotRunningError,
@@ -136,8 +135,6 @@ class Runs:
             started = time.monotonic()
             process = sandbox.exec(command, timeout_seconds=limits.outer_seconds)
             result = await _bounded(process)
-        except CWSandboxAuthenticationError:
-            raise
         except CWSandboxError as error:
             overdue = time.monotonic() - started > 0.9 * limits.outer_seconds
             own = isinstance(error, SandboxTimeoutError)
