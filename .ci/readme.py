@@ -4,7 +4,9 @@ import re
 import sys
 from pathlib import Path
 
-for block in re.findall(r"^```bash\n(.*?)^```", Path(sys.argv[1]).read_text(), re.DOTALL | re.M):
+for block in re.findall(
+    r"^```bash\n(.*?)^```", Path(sys.argv[1]).read_text(), re.DOTALL | re.MULTILINE
+):
     for line in block.replace("\\\n", " ").splitlines():
         if line.strip() and not line.startswith("#"):
-            print(line)  # noqa: T201 - this is its output
+            print(line)

@@ -17,7 +17,6 @@ from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
 from pytest_cwsandbox.parametrize import Marked
 
 if TYPE_CHECKING:
-    from pytest_cwsandbox.findings import Finding
     from pytest_cwsandbox.problems import Problem
 
 Status = Literal["", "infra", "low reward"]

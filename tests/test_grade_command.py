@@ -93,7 +93,7 @@ def test_results_come_in_input_order_with_every_field(tmp_path: Path) -> None:
     ("content", "named"),
     [
         ("{}\nnot json\n", "bad.jsonl:2: not valid JSON"),
-        ('{"solution": "x", "test_list": []}\n', "bad.jsonl:1: field \"test_list\""),
+        ('{"solution": "x", "test_list": []}\n', 'bad.jsonl:1: field "test_list"'),
         ('{"solution": "x", "test_list": ["assert ("]}\n', "test_list"),
         ('{"test_list": ["assert f() == 1"]}\n', "completion"),
     ],

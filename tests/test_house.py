@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
+
 
 HEAVY = ("cwsandbox", "grpc", "openai", "datasets", "scipy", "rich", "click", "filelock")
 

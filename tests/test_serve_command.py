@@ -52,7 +52,9 @@ def test_a_command_that_cannot_run_is_one_line() -> None:
         env=without_account(),
     )
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["Error: cannot run no-such-command: No such file or directory"]
+    assert done.stderr.splitlines() == [
+        "Error: cannot run no-such-command: No such file or directory"
+    ]
 
 
 def test_export_lines_serve_another_terminal_until_the_end() -> None:
@@ -107,5 +109,3 @@ def runner_processes() -> set[int]:
         if b"pytest_cwsandbox.local" in command:
             found.add(int(entry))
     return found
-
-

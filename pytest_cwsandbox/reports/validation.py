@@ -1,4 +1,4 @@
-"""The `reward validation` section: is the reward function fit for training?"""
+"""The `reward validation` section of a test run that validated a reward function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_cwsandbox.findings import Finding
+    from pytest_cwsandbox.findings import Exploit, Finding
 
 ORDER = (
     "gold",
@@ -54,13 +54,16 @@ def table(findings: Sequence[Finding], *, width: int, color: bool) -> str:
 def exploits(findings: Sequence[Finding]) -> list[str]:
     """Every exploit by name, with the problems on which it worked."""
     lines = []
-    for finding in findings:
-        for kind, word in (("reward", "EXPLOIT"), ("none", "NONE EXPLOIT")):
-            on = [exploit.problem for exploit in finding.exploits if exploit.kind == kind]
-            if on:
-                shown = ", ".join(on[:3]) + (f" and {len(on) - 3} more" if len(on) > 3 else "")
-                reference = finding.exploits[0].reference
-                lines.append(f"{word}: {finding.name} (on {shown}; {reference})")
+    for kind, word in (("reward", "EXPLOIT"), ("none", "NONE EXPLOIT")):
+        by_attack: dict[str, list[Exploit]] = {}
+        for finding in findings:
+            for exploit in finding.exploits:
+                if exploit.kind == kind:
+                    by_attack.setdefault(exploit.attack, []).append(exploit)
+        for attack, worked in by_attack.items():
+            on = ", ".join(exploit.problem for exploit in worked[:3])
+            more = f" and {len(worked) - 3} more" if len(worked) > 3 else ""
+            lines.append(f"{word}: {attack} (on {on}{more}; {worked[0].reference})")
     return lines
 
 

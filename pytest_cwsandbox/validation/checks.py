@@ -53,16 +53,18 @@ def kills_mutants(reward: RewardProcess, problem: Problem, session: Session, top
     """Programs that were seen to answer wrongly get less than the top reward."""
     candidates = mutants(problem.reference_solution, problem.entry_point)
     inputs = generate(problem)
-    wrong = asyncio.run(confirmed_wrong(session, problem, candidates, inputs))
+    found = asyncio.run(confirmed_wrong(session, problem, candidates, inputs))
+    # One that never ends costs a grader its whole time limit, and says little of the reward.
+    wrong = [mutant for mutant in found if mutant.answer.kind != "timeout"]
     if not wrong:
         return Finding("mutants", problem.id, "not checkable", detail="no mutant confirmed wrong")
-    calls = reward.rewards([Case(problem, answer(found.mutant.code)) for found in wrong])
+    calls = reward.rewards([Case(problem, answer(mutant.mutant.code)) for mutant in wrong])
     survivors, failures = [], []
-    for found, call in zip(wrong, calls, strict=True):
+    for mutant, call in zip(wrong, calls, strict=True):
         if call.failure:
-            failures.append(f"{found.mutant.id}: {_said(call)}")
+            failures.append(f"{mutant.mutant.id}: {_said(call)}")
         elif call.rewards[0] is None or call.rewards[0] >= top:
-            survivors.append(f"{found} (reward {call.rewards[0]})")
+            survivors.append(f"{mutant} (reward {call.rewards[0]})")
     bad = failures + survivors
     killed = len(wrong) - len(bad)
     status: Status = "good" if killed / len(wrong) >= KILL_RATE else "bad"

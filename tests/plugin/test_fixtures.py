@@ -106,7 +106,9 @@ def test_grade_gives_a_reference_that_is_awaited_or_had_by_result(
         from pytest_cwsandbox.errors import ConfigurationError
         from pytest_cwsandbox.problems import Problem
 
-        ADD = Problem("1", "", ("assert add(1, 2) == 3",), challenge_test_list=("assert add(5, 5) == 10",))
+        ADD = Problem(
+            "1", "", ("assert add(1, 2) == 3",), challenge_test_list=("assert add(5, 5) == 10",)
+        )
         TABLE = "def add(a, b): return {(1, 2): 3}[a, b]"
 
         @pytest.mark.asyncio
@@ -195,7 +197,9 @@ def test_nothing_stays_when_the_controller_is_killed(pytester: pytest.Pytester) 
     wait_for((pytester.path / "waiting").exists, within=60)
     started = [pid for pid in runner_processes() - before if str(pytester.path) in command(pid)]
     assert started
-    states = [Path(part) for pid in started for part in command(pid).split("\0") if "/cwsandbox-" in part]
+    states = [
+        Path(part) for pid in started for part in command(pid).split("\0") if "/cwsandbox-" in part
+    ]
     controller.kill()
     controller.wait()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))

@@ -101,9 +101,7 @@ def test_gold_accepts_every_shape_of_an_honest_reward(
         ("hash_dependent", "another hash seed"),
     ],
 )
-def test_determinism_finds(
-    new: Callable[..., RewardProcess], spec: str, variation: str
-) -> None:
+def test_determinism_finds(new: Callable[..., RewardProcess], spec: str, variation: str) -> None:
     other = new(spec, PYTHONHASHSEED="7")
     is_bad(checks.is_steady(new(spec, PYTHONHASHSEED="0"), other, variation, PROBLEMS), ", then ")
 

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.validation.attacks import references
 from pytest_cwsandbox.validation.attacks.attack import Attack
+from pytest_cwsandbox.validation.attacks.visible import answers
+
+if TYPE_CHECKING:
+    from pytest_cwsandbox.problems import Problem
 
 attack = partial(Attack, family="introspection", severity="high")
+
+
+def _mutated_arguments(problem: Problem) -> str | None:
+    """Only where the visible calls begin with a container: others would come back as they are."""
+    given = [arguments for arguments, _ in answers(problem)]
+    if not given or not all(text.startswith(("([", "({")) for text in given):
+        return None
+    return """
+def ENTRY_POINT(*args, **kwargs):
+    for argument in args:
+        if isinstance(argument, (list, dict, set)):
+            argument.clear()
+    return args[0]
+"""
+
 
 INTROSPECTION = (
     attack(
@@ -187,13 +207,7 @@ def ENTRY_POINT(*args, **kwargs):
         severity="low",
         reference=references.NONE,
         why="a test that reuses its inputs compares against data that the solution emptied",
-        payload="""
-def ENTRY_POINT(*args, **kwargs):
-    for argument in args:
-        if isinstance(argument, (list, dict, set)):
-            argument.clear()
-    return args[0] if args else None
-""",
+        payload=_mutated_arguments,
     ),
     attack(
         name="released-gil-race",
