@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
 from pytest_cwsandbox.parametrize import Marked
 
@@ -34,7 +35,7 @@ class Recorded:
     infrastructure: str = ""
 
 
-FINDING = pytest.StashKey["Finding"]()
+FINDING = pytest.StashKey[Finding]()
 RECORDED = pytest.StashKey[Recorded]()
 
 
