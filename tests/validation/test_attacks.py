@@ -212,9 +212,9 @@ def processes_marked(marker: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("target", ["mean_speed", "rotate_left"])
+@pytest.mark.parametrize(("target", "watcher"), [("mean_speed", WATCHER), ("digit_spread", "")])
 def test_attacks_are_inert_on_a_host_that_runs_them_without_a_sandbox(
-    target: str, tmp_path: Path
+    target: str, watcher: str, tmp_path: Path
 ) -> None:
     marker = uuid.uuid4().hex
     problem = problem_named(target)
@@ -226,7 +226,7 @@ def test_attacks_are_inert_on_a_host_that_runs_them_without_a_sandbox(
             folder.mkdir(parents=True)
         log = tmp_path / f"{name}.log"
         subprocess.run(
-            [sys.executable, "-c", WATCHER.format(log=str(log)) + naive_program(problem, code)],
+            [sys.executable, "-c", watcher.format(log=str(log)) + naive_program(problem, code)],
             cwd=folders["work"],
             env={
                 "PATH": os.environ["PATH"],
