@@ -1,6 +1,6 @@
-"""Runs inside the judge sandbox, after ``guard.py``: asserts with the solution's values put in.
+"""Runs inside the judge sandbox, after ``values.py`` and ``guard.py``: asserts with values put in.
 
-Never sees the solution. Its result is a row of items like the worker's: ``P`` for an assert that
+Never sees a solution. Its result is a row of items like the worker's: ``P`` for an assert that
 holds, then ``W`` for the first that does not or ``R`` for the first that raised.
 """
 
@@ -11,16 +11,13 @@ holds, then ``W`` for the first that does not or ``R`` for the first that raised
 
 
 def main():
-    cpu, wall, memory, source, setup, count, *rest = arguments()
+    cpu, wall, memory, setup, count, *rest = arguments()
     asserts, values = rest[: int(count)], rest[int(count) :]
-    reader = type(sys)("values")
-    sys.modules["values"] = reader
-    exec(source, reader.__dict__)
 
     def value(index):
         if values[index][0] != "V":
             raise RuntimeError(values[index][1:])
-        return reader.decode(values[index][1:])
+        return decode(values[index][1:])
 
     scope = {"__value__": value, "__name__": "tests", "__builtins__": builtins}
     try:
@@ -31,9 +28,9 @@ def main():
     finish = detach()
     limit(cpu, wall, memory, lambda: finish("T0:"))
     items = []
-    for source in asserts:
+    for statement in asserts:
         try:
-            exec(source, scope)
+            exec(statement, scope)
         except AssertionError:
             items.append("W0:")
             break

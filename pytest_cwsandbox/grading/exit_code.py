@@ -8,7 +8,7 @@ from pytest_cwsandbox.grading.base import SandboxGrader
 from pytest_cwsandbox.grading.extract import normalise
 from pytest_cwsandbox.grading.report import VERDICTS, read_items
 from pytest_cwsandbox.grading.runs import Tally
-from pytest_cwsandbox.grading.scripts import source
+from pytest_cwsandbox.grading.scripts import script
 from pytest_cwsandbox.grading.values import MalformedValueError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 
@@ -38,7 +38,7 @@ class ExitCodeGrader(SandboxGrader):
 
 
 async def _find(runs: Runs, code: str, tally: Tally) -> Finding:
-    ended = await runs.run(source("guard", "program"), [code], tally)
+    ended = await runs.run(script("guard", "program"), [code], tally)
     try:
         items = read_items(ended.output)
     except MalformedValueError:

@@ -11,7 +11,7 @@ from pytest_cwsandbox.grading.extract import extract_code, normalise
 from pytest_cwsandbox.grading.judge import Judge, compare
 from pytest_cwsandbox.grading.report import VERDICTS, read_items
 from pytest_cwsandbox.grading.runs import Tally
-from pytest_cwsandbox.grading.scripts import source
+from pytest_cwsandbox.grading.scripts import script
 from pytest_cwsandbox.grading.values import MalformedValueError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.problems.problem import Problem
@@ -112,7 +112,7 @@ async def _evaluate(runs: Runs, tests: Tests, code: str, tally: Tally) -> list[I
     """What each of the tests' calls gave, or why there is nothing to judge."""
     names, modules = " ".join(tests.names), " ".join(tests.modules)
     ended = await runs.run(
-        source("guard", "worker"),
+        script("guard", "worker"),
         [tests.imports, code, tests.setup, names, modules, *tests.calls],
         tally,
     )

@@ -1,6 +1,6 @@
 """Runs inside the sandbox, in front of ``worker.py`` and the others: arguments, limits, the result.
 
-Compiled anew for every grade, so it is small and imports C-level modules only. What it needs is
+Started anew for every grade, so it is small and imports C-level modules only. What it needs is
 bound before the graded program runs; builtins are a private copy that the program cannot patch.
 """
 

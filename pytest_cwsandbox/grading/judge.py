@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.grading.report import VERDICTS, Item, read_items
 from pytest_cwsandbox.grading.runs import ENVIRONMENT, ProgramFailedError, Runs, Tally
-from pytest_cwsandbox.grading.scripts import source
+from pytest_cwsandbox.grading.scripts import script
 from pytest_cwsandbox.grading.values import MalformedValueError, decode, truth
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.pool import SandboxPool
@@ -72,9 +72,8 @@ class Judge:
         if not checks:
             return None
         ended = await self._runs.run(
-            source("guard", "evaluate"),
+            script("values", "guard", "evaluate"),
             [
-                source("values"),
                 tests.judge_setup,
                 str(len(checks)),
                 *(check.source for check in checks),

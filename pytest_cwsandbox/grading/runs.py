@@ -88,7 +88,7 @@ class Runs:
         self._retries = retries
         self._canary = canary
 
-    async def run(self, script: str, arguments: Sequence[str], tally: Tally) -> Ended:
+    async def run(self, script: tuple[str, ...], arguments: Sequence[str], tally: Tally) -> Ended:
         """Run ``script`` until it ended by itself.
 
         Raises ``ProgramFailedError``, ``InfrastructureError``, or ``ConfigurationError`` where
@@ -116,7 +116,9 @@ class Runs:
             raise InfrastructureError(f"{failure}, and a known right program fails as well")
         raise ProgramFailedError(failure.verdict, f"{failure}, also on a fresh sandbox")
 
-    async def _attempt(self, sandbox: Sandbox, script: str, arguments: Sequence[str]) -> Ended:
+    async def _attempt(
+        self, sandbox: Sandbox, script: tuple[str, ...], arguments: Sequence[str]
+    ) -> Ended:
         """Run the script once; raises ``_SuspectError`` for what needs a second look."""
         from cwsandbox import (
             CWSandboxError,
@@ -165,16 +167,15 @@ class Runs:
         return ended
 
 
-async def _command(sandbox: Sandbox, script: str, arguments: list[str]) -> list[str]:
+async def _command(sandbox: Sandbox, script: tuple[str, ...], arguments: list[str]) -> list[str]:
     """The command line; arguments that it cannot carry are written to a file."""
-    python = ["python", "-s", "-S", "-c", script]  # no -I: it would ignore PYTHONHASHSEED
     text = "".join(arguments)
     if len(text) < COMMAND_BYTES and "\0" not in text and text.isascii():
-        return [*python, "-", *arguments]
+        return [*script, "-", *arguments]
     path = f"/tmp/{uuid.uuid4().hex}"  # noqa: S108 - inside the sandbox
     lengths = " ".join(str(len(argument)) for argument in arguments)
     await sandbox.write_file(path, f"{lengths}\n{text}".encode("utf-8", "surrogatepass"))
-    return [*python, path]
+    return [*script, path]
 
 
 async def _bounded(process: Process) -> ProcessResult:

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_cwsandbox import backend, runner
 from pytest_cwsandbox.errors import ConfigurationError
-from pytest_cwsandbox.grading import ExitCodeGrader, Grader, Limits
+from pytest_cwsandbox.grading import ExitCodeGrader, Grader, Limits, scripts
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.problems import Problem
 
@@ -95,6 +95,18 @@ def test_the_same_program_gets_the_same_order_of_a_set(grader: Grader) -> None:
     code = "def f(): raise ValueError(list({'a', 'b', 'c', 'd', 'e'}))\n"
     details = {grader.grade_code(problem, code).result().detail for _ in range(3)}
     assert len(details) == 1
+
+
+def test_a_python_of_other_bytecode_takes_the_source(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scripts, "MAGIC_NUMBER", b"another")
+    scripts.script.cache_clear()
+    grader = Grader(session)
+    assert grader.grade_code(ADD, RIGHT).result().reward == 1.0
+    assert grader.grade_code(ADD, WRONG).result().reward == 0.0
+    grader.close()
+    scripts.script.cache_clear()
 
 
 @pytest.mark.parametrize("asserts", [(), ("assert add(",), ("print(add(1, 2))",)])
