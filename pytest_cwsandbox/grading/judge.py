@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
@@ -33,7 +34,8 @@ class Judge:
     """Decides every assert of a problem from the values that came back.
 
     Asserts that need execution run in one sandbox that never sees a solution: started when first
-    needed, shared, and replaced when it ends.
+    needed, shared, and replaced when anything in it fails. What failed there is tried again in a
+    sandbox of its own, so that no grade pays for what the values of another did.
     """
 
     def __init__(
@@ -44,11 +46,15 @@ class Judge:
         retries: int,
         canary: Callable[[], Awaitable[bool]],
     ) -> None:
-        self.pool = SandboxPool(session, size=1, retries=retries, environment=ENVIRONMENT)
-        self._runs = Runs(self._lease, limits=limits, retries=retries, canary=canary)
+        self.pool = SandboxPool(
+            session, size=2 * PROCESSES, retries=retries, environment=ENVIRONMENT
+        )
+        self._alone = Runs(self.pool.lease, limits=limits, retries=retries, canary=canary)
+        # Nothing that happens to a shared sandbox is held against a program.
+        self._together = Runs(self._lease, limits=limits, retries=0, canary=_nobody_knows)
         self._starting = asyncio.Lock()
         self._turns = asyncio.Semaphore(PROCESSES)
-        self._sandbox: Sandbox | None = None
+        self._shared: _Shared | None = None
 
     async def decide(self, tests: Tests, items: Sequence[Item]) -> Finding:
         """The finding of the first assert that fails, or passed. Raises as ``Runs.run`` does."""
@@ -71,16 +77,17 @@ class Judge:
         """The finding of the first of ``checks`` that fails; None if all hold."""
         if not checks:
             return None
-        ended = await self._runs.run(
-            script("values", "guard", "evaluate"),
-            [
-                tests.judge_setup,
-                str(len(checks)),
-                *(check.source for check in checks),
-                *(item.tag + item.text for item in items),
-            ],
-            Tally(),  # the judge's sandbox is shared
-        )
+        arguments = [
+            tests.judge_setup,
+            str(len(checks)),
+            *(check.source for check in checks),
+            *(item.tag + item.text for item in items),
+        ]
+        code = script("values", "guard", "evaluate")
+        try:
+            ended = await self._together.run(code, arguments, Tally())
+        except InfrastructureError:
+            ended = await self._alone.run(code, arguments, Tally())
         try:
             answers = read_items(ended.output)
         except MalformedValueError:
@@ -103,27 +110,42 @@ class Judge:
 
     @asynccontextmanager
     async def _lease(self) -> AsyncIterator[Sandbox]:
-        async with self._starting:
-            if self._sandbox is None:
-                self._sandbox = await self.pool.take()
-            sandbox = self._sandbox
-        try:
-            async with self._turns:
-                yield sandbox
-        except (ProgramFailedError, ConfigurationError):
-            raise  # the tests' end, not the sandbox's
-        except Exception:
-            self._discard(sandbox)
-            raise
-
-    def _discard(self, sandbox: Sandbox) -> None:
-        if self._sandbox is sandbox:
-            self._sandbox = None
-            self.pool.give_back(sandbox)
+        async with self._turns:
+            async with self._starting:
+                if self._shared is None:
+                    self._shared = _Shared(await self.pool.take())
+                shared = self._shared
+                shared.users += 1
+            try:
+                yield shared.sandbox
+            except (ProgramFailedError, ConfigurationError):
+                raise  # the tests' end, not the sandbox's
+            except BaseException:
+                if self._shared is shared:
+                    self._shared = None
+                raise
+            finally:
+                shared.users -= 1
+                if self._shared is not shared and not shared.users:
+                    self.pool.give_back(shared.sandbox)
 
     def close(self) -> None:
-        if self._sandbox is not None:
-            self._discard(self._sandbox)
+        if self._shared is not None:
+            self.pool.give_back(self._shared.sandbox)
+            self._shared = None
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A sandbox, and how many use it: it is removed when it failed and the last one left."""
+
+    sandbox: Sandbox
+    users: int = 0
+
+
+async def _nobody_knows() -> bool:
+    """The canary of a shared sandbox: whose fault a failure was cannot be told."""
+    return False
 
 
 def compare(check: Check, item: Item) -> Finding:

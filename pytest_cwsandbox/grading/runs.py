@@ -137,6 +137,12 @@ class Runs:
             started = time.monotonic()
             process = sandbox.exec(command, timeout_seconds=limits.outer_seconds)
             result = await _bounded(process)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # The SDK cancels what runs in a sandbox that ends; nobody cancelled this grade.
+            raise InfrastructureError("the sandbox was taken away under the program") from None
         except CWSandboxError as error:
             overdue = time.monotonic() - started > 0.9 * limits.outer_seconds
             own = isinstance(error, SandboxTimeoutError)

@@ -45,7 +45,13 @@ FAILURES = {
     Kind.FILE_UNAVAILABLE: SandboxUnavailableError,
 }
 LIMITS = Limits(cpu_seconds=5, wall_seconds=30)
-ADD = Problem("add", "Add two numbers.", ("assert add(2, 3) == 5",), entry_point="add")
+# The second assert needs the judge, whose sandbox grades share: a fault there is nobody else's.
+ADD = Problem(
+    "add",
+    "Add two numbers.",
+    ("assert add(2, 3) == 5", "assert abs(add(0.1, 0.2) - 0.3) < 1e-9"),
+    entry_point="add",
+)
 # Not ASCII: such code reaches the sandbox as a file.
 RIGHT = "def add(a, b):  # adição\n    return a + b\n"
 WRONG = "def add(a, b):  # adição\n    return a - b\n"
