@@ -45,7 +45,7 @@ def test_a_command_runs_with_the_environment_and_ends_with_its_exit_code() -> No
 
 def test_a_command_that_cannot_run_is_one_line() -> None:
     done = subprocess.run(
-        [*SERVE, "--", "no-such-command"],
+        [*SERVE, "--", "./no-such-command"],
         capture_output=True,
         text=True,
         check=False,
@@ -53,7 +53,7 @@ def test_a_command_that_cannot_run_is_one_line() -> None:
     )
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "Error: cannot run no-such-command: No such file or directory"
+        "Error: cannot run ./no-such-command: No such file or directory"
     ]
 
 

@@ -277,7 +277,7 @@ class TestLife:
         sandbox = Sandbox.run(defaults=defaults)
         running = sandbox.exec(["sleep", "infinity"])
         assert _becomes(lambda: _running(sandbox, "infinity"), 2)  # the main command sleeps too
-        for pid in runner.processes() - others:
+        for pid in sorted(runner.processes() - others):  # the outermost first
             with suppress(ProcessLookupError):  # one takes others with it
                 os.kill(pid, signal.SIGKILL)
         with pytest.raises(SandboxNotRunningError):
