@@ -45,6 +45,7 @@ class Controller:
         self._samples: dict[str, SampleRecord] = {}
         self._findings: dict[str, Finding] = {}
         self._checks: dict[str, bool] = {}  # node id: whether every phase passed
+        self._skipped: set[str] = set()
         self._failed = False  # something failed that is neither infrastructure nor data
         self._decision = Decision(missed=False, inconclusive=False, lines=())
         self._swept: list[str] = []
@@ -66,8 +67,9 @@ class Controller:
             self._samples[sample.id] = sample
         if report.when == "teardown" and told["finding"]:
             self._findings[report.nodeid] = Finding.from_json(told["finding"])
-        skipped_before_call = report.when == "setup" and report.skipped
-        if report.when != CRASHED and not skipped_before_call:
+        if report.skipped:
+            self._skipped.add(report.nodeid)
+        elif report.when != CRASHED:
             before = True if report.when == "setup" else self._checks.get(report.nodeid, True)
             self._checks[report.nodeid] = before and not report.failed
 
@@ -134,7 +136,8 @@ class Controller:
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
 
     def _checks_alone(self) -> list[bool]:
-        return [good for node, good in self._checks.items() if node not in self._samples]
+        others = self._skipped | self._samples.keys()
+        return [good for node, good in self._checks.items() if node not in others]
 
     # What people see
 
