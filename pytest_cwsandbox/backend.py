@@ -24,7 +24,6 @@ _VARIABLES = (
     "CWSANDBOX_BASE_URL",
     "CWSANDBOX_API_KEY",
     "CWSANDBOX_DISABLE_SIGNAL_HANDLERS",
-    "GRPC_VERBOSITY",
     runner.LOCAL_MARKER,
     "no_proxy",
     "NO_PROXY",
@@ -122,8 +121,6 @@ def connect(
 
     # Ctrl-C belongs to the test runner; sandboxes are swept by tag and have a lifetime.
     os.environ.setdefault("CWSANDBOX_DISABLE_SIGNAL_HANDLERS", "1")
-    # gRPC tells stderr that a server which ends says goodbye.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if kind == "hosted":
         address, auth = hosted(options)
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)

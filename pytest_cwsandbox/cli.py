@@ -19,6 +19,7 @@ import click
 from pytest_cwsandbox import backend, runner
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
+from pytest_cwsandbox.settings import SIZE_WANTED, read_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,6 +140,7 @@ def _wait_for_end(pid: int) -> None:
 @click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option("--cpu-limit", type=click.IntRange(min=1), default=20)
 @click.option("--wall-limit", type=click.FloatRange(min=0, min_open=True), default=60.0)
+@click.option("--memory-limit", default="1GiB", show_default=True)
 @click.option("--retries", type=click.IntRange(min=0), default=2, show_default=True)
 @_backend_options
 def grade(  # noqa: PLR0913 - one parameter per option
@@ -147,6 +149,7 @@ def grade(  # noqa: PLR0913 - one parameter per option
     concurrency: int,
     cpu_limit: int,
     wall_limit: float,
+    memory_limit: str,
     retries: int,
     backend: str,
     auth: str | None,
@@ -163,12 +166,15 @@ def grade(  # noqa: PLR0913 - one parameter per option
     from pytest_cwsandbox.batch import grade_file
     from pytest_cwsandbox.grading import Limits
 
+    memory = read_size(memory_limit)
+    if memory is None:
+        raise click.BadParameter(SIZE_WANTED, param_hint="--memory-limit")
     with _users_mistakes():
         complete = grade_file(
             file,
             output,
             options=_options(backend, auth, base_url, image),
-            limits=Limits(cpu_seconds=cpu_limit, wall_seconds=wall_limit),
+            limits=Limits(cpu_limit, wall_limit, memory),
             retries=retries,
             concurrency=concurrency,
         )

@@ -107,6 +107,8 @@ OPTIONS = (
 )
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)?", re.IGNORECASE)
+SIZE_WANTED = "a size of at least 64MiB, such as 1GiB"
+SMALLEST_SIZE = 64 << 20
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -201,6 +203,17 @@ def add_options(parser: pytest.Parser) -> None:
             help=option.help,
         )
         parser.addini(option.key, option.help, type=option.ini, default=None)
+
+
+def read_size(text: str) -> int | None:
+    """Bytes that a text such as 1GiB means; None for nonsense, and for less than 64 MiB."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    unit = (match[2] or "").upper()
+    base = 1024 if match[3] or not unit else 1000
+    size = int(float(match[1]) * base ** _POWERS.get(unit, 0))
+    return size if size >= SMALLEST_SIZE else None
 
 
 def _default(value: T | None, default: T) -> T:
@@ -318,12 +331,7 @@ class _Reader:
         value = self._raw(name)
         if value is None:
             return None
-        match = _SIZE.fullmatch(str(value).strip())
-        bytes_ = 0
-        if match:
-            unit = (match[2] or "").upper()
-            base = 1024 if match[3] or not unit else 1000
-            bytes_ = int(float(match[1]) * base ** _POWERS.get(unit, 0))
-        if bytes_ < 64 << 20:
-            raise self._error("a size of at least 64MiB, such as 1GiB", value)
-        return bytes_
+        size = read_size(str(value))
+        if size is None:
+            raise self._error(SIZE_WANTED, value)
+        return size

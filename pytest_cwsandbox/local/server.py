@@ -86,7 +86,7 @@ async def _serve(
     finally:
         if lifeline is not None:
             loop.remove_reader(lifeline)
-        await server.stop(None)
+        await server.stop(0.2)  # at once, clients would note an error on their standard error
         await fleet.close()
 
 
