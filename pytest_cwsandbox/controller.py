@@ -171,7 +171,7 @@ class Controller:
         say.write_line(validation.table(findings, width=width, color=say.hasmarkup))
         for line in [*validation.exploits(findings), *validation.complaints(findings)]:
             say.write_line(line, red=True)
-        for line in validation.costs(findings):
+        for line in [*validation.survivors(findings), *validation.costs(findings)]:
             say.write_line(line)
         ready, line = validation.verdict(self._settings.reward, findings)
         say.write_line(line, green=ready, red=not ready, bold=True)

@@ -78,6 +78,15 @@ def complaints(findings: Sequence[Finding]) -> list[str]:
     return lines
 
 
+def survivors(findings: Sequence[Finding]) -> list[str]:
+    """Mutants that a reward paid though it killed enough of the others to be good."""
+    return [
+        f"surviving mutants: {finding.name}: {finding.detail}"
+        for finding in findings
+        if finding.check == "mutants" and finding.status == "good" and finding.detail
+    ]
+
+
 def costs(findings: Sequence[Finding]) -> list[str]:
     """What calls cost, a line per batch size."""
     return [f"{f.check}: {f.name}: {f.detail}" for f in findings if f.check == "cost"]
