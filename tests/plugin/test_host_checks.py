@@ -37,10 +37,7 @@ def test_no_user_namespaces_is_a_usage_error_with_the_remedy(
     result = pytester.runpytest_subprocess("--cwsandbox-backend=local", *args)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        [
-            "*the local backend cannot run here: user namespaces: *setting up uid map: "
-            "Permission denied*apt install bubblewrap*--cwsandbox-backend=hosted*"
-        ]
+        ["*cannot run here: user namespaces: *Permission denied*apt install bubblewrap*=hosted*"]
     )
     result.stderr.no_fnmatch_line("*Traceback*")
 
