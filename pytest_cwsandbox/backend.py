@@ -25,8 +25,7 @@ _VARIABLES = (
     "CWSANDBOX_API_KEY",
     "CWSANDBOX_DISABLE_SIGNAL_HANDLERS",
     runner.LOCAL_MARKER,
-    "no_proxy",
-    "NO_PROXY",
+    *runner.NO_PROXY,
 )
 
 
@@ -96,9 +95,14 @@ def local_image() -> str:
 
 
 def connect(
-    options: BackendOptions, folder: Path, *, lifeline: int, faults: Sequence[str] = ()
+    options: BackendOptions,
+    folder: Path,
+    *,
+    lifeline: int,
+    faults: Sequence[str] = (),
+    export: bool = False,
 ) -> Backend:
-    """Reach the backend and set this process's environment for the SDK.
+    """Reach the backend; with ``export``, set this process's environment for the SDK.
 
     The local runner of the run whose ``folder`` this is gets started when it is not there yet, and
     ends with the process ``lifeline``. With ``faults`` it is never one that this process inherits.
@@ -110,7 +114,7 @@ def connect(
     ours = kind == "local" and (bool(faults) or runner.LOCAL_MARKER not in os.environ)
     if not ours:  # no runner of ours leaves its traces
         mark_used(folder)
-    saved = {name: os.environ.get(name) for name in _VARIABLES}
+    saved = {name: os.environ.get(name) for name in _VARIABLES} if export else {}
 
     def restore() -> None:
         for name, value in saved.items():
@@ -124,15 +128,18 @@ def connect(
     if kind == "hosted":
         address, auth = hosted(options)
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
+    variables: Mapping[str, str] = os.environ
     if ours:
         served = runner.join_or_start(folder, lifeline=lifeline, faults=faults)
-        os.environ.update(served.environment(os.environ))
+        variables = served.environment(os.environ)
+        exported = variables if export else {name: variables[name] for name in runner.NO_PROXY}
+        os.environ.update(exported)
     return Backend(
         "local",
-        os.environ["CWSANDBOX_BASE_URL"],
-        bearer(os.environ["CWSANDBOX_API_KEY"]),
+        variables["CWSANDBOX_BASE_URL"],
+        bearer(variables["CWSANDBOX_API_KEY"]),
         options.image or local_image(),
-        os.environ[runner.LOCAL_MARKER],
+        variables[runner.LOCAL_MARKER],
         restore,
     )
 
@@ -232,9 +239,11 @@ def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]
         address, auth = served.address, bearer(served.token)
     elif options.choose(os.environ) == "hosted":
         address, auth = hosted(options)
-    else:
+    elif runner.LOCAL_MARKER in os.environ:
         address = os.environ["CWSANDBOX_BASE_URL"]
         auth = bearer(os.environ["CWSANDBOX_API_KEY"])
+    else:
+        return []  # the runner has ended, and its sandboxes with it
     try:
         left = Sandbox.list(
             tags=wanted, base_url=address, auth=auth, timeout_seconds=REACH_SECONDS

@@ -25,6 +25,7 @@ START_SECONDS = 60.0  # a loaded machine may take long; a runner that cannot sta
 STOP_SECONDS = 10.0
 RENDEZVOUS = "runner.json"
 LOCK = "runner.lock"
+NO_PROXY = ("no_proxy", "NO_PROXY")
 
 # Marks the address in the environment as a local runner's: an inherited one is not "hosted".
 LOCAL_MARKER = "CWSANDBOX_LOCAL_RUNNER"
@@ -45,7 +46,7 @@ class Rendezvous:
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The variables with which the SDK, in this or a child process, talks to this runner."""
         # gRPC honours a proxy even for loopback addresses.
-        bypass = {name: base.get(name, "") for name in ("no_proxy", "NO_PROXY")}
+        bypass = {name: base.get(name, "") for name in NO_PROXY}
         return {
             "CWSANDBOX_BASE_URL": self.address,
             "CWSANDBOX_API_KEY": self.token,
