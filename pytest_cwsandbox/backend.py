@@ -130,6 +130,7 @@ def connect(
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
     variables: Mapping[str, str] = os.environ
     if ours:
+        check_image(options.image or local_image())
         served = runner.join_or_start(folder, lifeline=lifeline, faults=faults)
         variables = served.environment(os.environ)
         exported = variables if export else {name: variables[name] for name in runner.NO_PROXY}
@@ -166,8 +167,9 @@ def hosted(options: BackendOptions) -> tuple[str, AuthStrategy]:
         return address, AuthStrategy.WANDB
     if not os.environ.get("CWSANDBOX_API_KEY"):
         raise BackendError(
-            "the hosted backend needs credentials: set CWSANDBOX_API_KEY, use "
-            "--cwsandbox-auth=wandb, or run without an account with --cwsandbox-backend=local"
+            "the hosted backend needs credentials: set CWSANDBOX_API_KEY, choose wandb for auth "
+            "(--cwsandbox-auth), or run without an account on the local backend "
+            "(--cwsandbox-backend)"
         )
     return address, AuthStrategy.COREWEAVE_API_KEY
 
@@ -194,21 +196,22 @@ def check_hosted(options: BackendOptions) -> str:
 
 
 def check(options: BackendOptions) -> str:
-    """Find out early whether the backend can be used; returns a line that says what it is.
+    """Find out early whether the backend can be used; returns lines that say what it is.
 
     Raises ``BackendError`` with the remedy.
     """
     if options.choose(os.environ) == "hosted":
-        return f"hosted backend at {check_hosted(options)}, image {options.image or HOSTED_IMAGE}"
+        image = options.image or HOSTED_IMAGE
+        return f"hosted backend, image {image}\n{check_hosted(options)}"
     image = options.image or local_image()
-    return f"local backend, image {image}: {check_local(image)}"
+    return f"local backend, image {image}\n{check_local(image)}"
 
 
 def check_local(image: str) -> str:
     """Whether this host can run sandboxes; returns a line for people or raises ``BackendError``."""
     if runner.LOCAL_MARKER in os.environ:
         return os.environ[runner.LOCAL_MARKER]
-    from pytest_cwsandbox.local import bwrap, checks, images, limits
+    from pytest_cwsandbox.local import bwrap, checks, limits
 
     found = checks.checks()
     for check in found:
@@ -217,12 +220,19 @@ def check_local(image: str) -> str:
                 f"the local backend cannot run here: {check.name}: {check.detail}: "
                 f"{check.remedy}; or use --cwsandbox-backend=hosted"
             )
+    check_image(image)
+    _, version = bwrap.find(os.environ.get("PATH", os.defpath)) or (None, "")
+    return f"{bwrap.describe(version)}\nlimits: {limits.describe(limits.obtainable())}"
+
+
+def check_image(image: str) -> None:
+    """Raise ``BackendError`` for an image that the local backend does not have here."""
+    from pytest_cwsandbox.local import images
+
     try:
         images.select(image, images.find(os.environ))
     except images.NoSuchImageError as error:
-        raise BackendError(f"--cwsandbox-image: {error}") from error
-    _, version = bwrap.find(os.environ.get("PATH", os.defpath)) or (None, "")
-    return f"{bwrap.describe(version)}; limits: {limits.describe(limits.obtainable())}"
+        raise BackendError(f"image: {error}") from error
 
 
 def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]:

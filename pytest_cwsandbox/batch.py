@@ -8,11 +8,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from pytest_cwsandbox import backend, runner, tags
-from pytest_cwsandbox.errors import ProblemFileError
+from pytest_cwsandbox.errors import ConfigurationError, ProblemFileError
+from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.problems import load_completions
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ def grade_file(
     limits: Limits,
     retries: int,
     concurrency: int,
+    held_out: bool = False,
 ) -> bool:
     """Grade every row of ``file`` and write its result; True when every row has a reward.
 
@@ -47,7 +50,13 @@ def grade_file(
         _writing(output) as out,
         grading_session(options) as session,
         contextlib.closing(
-            Grader(session, limits=limits, retries=retries, concurrency=concurrency)
+            Grader(
+                session,
+                limits=limits,
+                retries=retries,
+                concurrency=concurrency,
+                held_out=held_out,
+            )
         ) as grader,
     ):
         return _grade(completions, grader, out)
@@ -58,14 +67,19 @@ def _grade(completions: Sequence[Completion], grader: Grader, out: TextIO) -> bo
     from rich.progress import Progress
 
     grades = [(row, grader.grade_code if row.is_code else grader.grade) for row in completions]
-    refs = [(row, start(row.problem, row.text)) for row, start in grades]
-    complete = True
+    refs = []
+    for row, start in grades:
+        try:
+            refs.append((row, start(row.problem, row.text)))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"row {row.id}: {error}") from error
+    verdicts: Counter[str] = Counter()
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("grading", total=len(refs))
         for row, ref in refs:
             outcome = ref.result()
-            complete = complete and outcome.reward is not None
+            verdicts[outcome.verdict.value] += 1
             result = {
                 "id": row.id,
                 "reward": outcome.reward,
@@ -76,7 +90,9 @@ def _grade(completions: Sequence[Completion], grader: Grader, out: TextIO) -> bo
             out.write(json.dumps(result) + "\n")
             out.flush()
             progress.advance(task)
-    return complete
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    console.print(f"{len(refs)} graded: {counts}", soft_wrap=True, highlight=False)
+    return Verdict.INFRASTRUCTURE_ERROR.value not in verdicts
 
 
 @contextlib.contextmanager

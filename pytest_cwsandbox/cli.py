@@ -45,8 +45,19 @@ def _backend_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--image", default="", help="Container image of the sandboxes."),
         click.option("--base-url", default="", help="Address of the hosted service."),
-        click.option("--auth", type=click.Choice(["api-key", "wandb"]), default=None),
-        click.option("--backend", type=BACKENDS, default="auto", show_default=True),
+        click.option(
+            "--auth",
+            type=click.Choice(["api-key", "wandb"]),
+            default=None,
+            help="Credentials for the hosted service: CWSANDBOX_API_KEY, or those of W&B.",
+        ),
+        click.option(
+            "--backend",
+            type=BACKENDS,
+            default="auto",
+            show_default=True,
+            help="Where sandboxes run; auto is hosted when there are credentials, else local.",
+        ),
     ):
         command = option(command)
     return command
@@ -137,16 +148,44 @@ def _wait_for_end(pid: int) -> None:
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
-@click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--cpu-limit", type=click.IntRange(min=1), default=20)
-@click.option("--wall-limit", type=click.FloatRange(min=0, min_open=True), default=60.0)
-@click.option("--memory-limit", default="1GiB", show_default=True)
-@click.option("--retries", type=click.IntRange(min=0), default=2, show_default=True)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Sandboxes at once.",
+)
+@click.option("--held-out", is_flag=True, help="Use challenge_test_list as well as test_list.")
+@click.option(
+    "--cpu-limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="CPU seconds that a program may use.",
+)
+@click.option(
+    "--wall-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Wall seconds that a program may take.",
+)
+@click.option(
+    "--memory-limit", default="1GiB", show_default=True, help="Memory that a program may use."
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Fresh sandboxes to try after one failed.",
+)
 @_backend_options
 def grade(  # noqa: PLR0913 - one parameter per option
     file: Path,
     output: Path | None,
     concurrency: int,
+    held_out: bool,  # noqa: FBT001 - click passes it by name
     cpu_limit: int,
     wall_limit: float,
     memory_limit: str,
@@ -156,7 +195,7 @@ def grade(  # noqa: PLR0913 - one parameter per option
     base_url: str,
     image: str,
 ) -> None:
-    """Grade the completions in FILE, a JSON object per line.
+    """Grade the completions in FILE, a JSON object per line; "-" is standard input.
 
     A row holds "completion" (as a model wrote it) or "solution" (code), "test_list", and
     optionally "id", "test_imports", "test_setup_code" and "entry_point". Each becomes a row
@@ -171,12 +210,13 @@ def grade(  # noqa: PLR0913 - one parameter per option
         raise click.BadParameter(SIZE_WANTED, param_hint="--memory-limit")
     with _users_mistakes():
         complete = grade_file(
-            file,
+            Path("/dev/stdin") if str(file) == "-" else file,
             output,
             options=_options(backend, auth, base_url, image),
             limits=Limits(cpu_limit, wall_limit, memory),
             retries=retries,
             concurrency=concurrency,
+            held_out=held_out,
         )
     sys.exit(0 if complete else INCONCLUSIVE)
 

@@ -32,7 +32,7 @@ class Told(TypedDict):
     finding: dict[str, object] | None
 
 
-LOST_LINES = 10
+LISTED = 10
 CRASHED = "???"  # xdist's phase for the item that a dead worker was running
 
 
@@ -187,11 +187,18 @@ class Controller:
         )
         if counted := terminal.verdicts(groups):
             say.write_line(f"verdicts: {counted}")
+        if self._settings.gated:
+            low = [r for r in records if r.reward is not None and r.reward < 1]
+            for record in low[:LISTED]:
+                why = f"{record.verdict}: {record.detail}".strip(": ")
+                say.write_line(f"low reward: {record.id}: {record.reward:g} {why}".rstrip())
+            if len(low) > LISTED:
+                say.write_line(f"low reward: and {len(low) - LISTED} more")
         lost = [record for record in records if record.reward is None]
-        for record in lost[:LOST_LINES]:
+        for record in lost[:LISTED]:
             say.write_line(f"infra: {record.id}: {record.detail}", yellow=True)
-        if len(lost) > LOST_LINES:
-            say.write_line(f"infra: and {len(lost) - LOST_LINES} more", yellow=True)
+        if len(lost) > LISTED:
+            say.write_line(f"infra: and {len(lost) - LISTED} more", yellow=True)
         checks = self._checks_alone()
         say.write_line(f"checks: {sum(checks)} passed, {len(checks) - sum(checks)} failed")
         say.write_line(f"results: {_from_here(self._run.folder)}")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox import backend
+from pytest_cwsandbox import backend, runner
 from pytest_cwsandbox.batch import grading_session
-from pytest_cwsandbox.errors import HarnessError
+from pytest_cwsandbox.errors import BackendError, HarnessError
 from pytest_cwsandbox.problems import Problem
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def diagnose(options: BackendOptions) -> bool:
 
     console = Console(highlight=False)
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    console.print(f"Python {platform.python_version()}, {packages}", soft_wrap=True)
+    console.print(f"Python {platform.python_version()}, {packages}")
     healthy = True
     for finding in _findings(options):
         healthy = healthy and finding.good
@@ -62,7 +62,7 @@ def _findings(options: BackendOptions) -> Iterator[Finding]:
         if kind == "hosted":
             yield Finding(good=True, name="service", detail=backend.check_hosted(options))
         else:
-            host = list(_host())
+            host = list(_host(options.image or backend.local_image()))
             yield from host
             if not all(finding.good for finding in host):
                 return
@@ -71,11 +71,21 @@ def _findings(options: BackendOptions) -> Iterator[Finding]:
         yield Finding(good=False, name="backend", detail=str(error))
 
 
-def _host() -> Iterator[Finding]:
-    from pytest_cwsandbox.local import host
+def _host(image: str) -> Iterator[Finding]:
+    from pytest_cwsandbox.local import checks, limits
 
-    for check in host.checks():
+    if runner.LOCAL_MARKER in os.environ:
+        yield Finding(good=True, name="local runner", detail=os.environ[runner.LOCAL_MARKER])
+        return
+    for check in checks.checks():
         yield Finding(check.ok, check.name, check.detail, check.remedy)
+    yield Finding(good=True, name="limits", detail=limits.describe(limits.obtainable()))
+    try:
+        backend.check_image(image)
+    except BackendError as error:
+        yield Finding(
+            good=False, name="image", detail=str(error), remedy="choose one of these with --image"
+        )
 
 
 def _trials(options: BackendOptions) -> Iterator[Finding]:
@@ -91,7 +101,7 @@ def _trials(options: BackendOptions) -> Iterator[Finding]:
                     name,
                     f"reward {outcome.reward} in {outcome.seconds:.2f} s"
                     + (f" ({outcome.detail})" if outcome.detail else ""),
-                    "a program of known worth must get its reward: report this",
+                    "a program of known worth must get its reward; see what the detail says",
                 )
         finally:
             grader.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,23 @@ if TYPE_CHECKING:
 
 MARKER = (
     "problems(source=None, samples=1, group=None): run the test once per problem and sample. "
-    "The source is bundled, toy or a path; without one it comes from --cwsandbox-problems. "
+    "The source is bundled, toy or a path; without one it comes from --cwsandbox-problems, which "
+    "knows mbpp and mbpp-sanitized too. "
     "`group` names the samples in the report."
 )
+# Coroutine tests that ask for one of these are run by pytest-asyncio, whatever its mode.
+FIXTURES = frozenset(
+    {
+        "cwsandbox_session",
+        "grade",
+        "grade_exit_code",
+        "problem",
+        "record_reward",
+        "sandbox",
+        "sandbox_factory",
+    }
+)
+ASYNC_MARKERS = ("asyncio", "anyio", "trio")
 _OFFLINE_SOURCES = ("bundled", "toy")
 
 
@@ -61,6 +76,19 @@ class Marked:
         if marked.group is not None and (not isinstance(marked.group, str) or not marked.group):
             raise ValueError(f"group must be a non-empty text, got {marked.group!r}")
         return marked
+
+
+def mark_coroutine(collector: pytest.Collector, obj: object) -> None:
+    """Mark a coroutine test for pytest-asyncio if it has our marker or uses a fixture of ours."""
+    if not inspect.iscoroutinefunction(obj):
+        return
+    own = getattr(obj, "pytestmark", [])
+    if any(mark.name in ASYNC_MARKERS for mark in own):
+        return
+    problems = any(mark.name == "problems" for mark in own)
+    ours = not FIXTURES.isdisjoint(inspect.signature(obj).parameters)
+    if problems or ours or collector.get_closest_marker("problems"):
+        pytest.mark.asyncio()(obj)
 
 
 def parametrize(metafunc: pytest.Metafunc, settings: Settings) -> None:

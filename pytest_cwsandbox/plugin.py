@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     run = config.stash[RUN] = Run.new(settings.report_dir)
     if settings.explicit and not (config.option.collectonly or config.option.help):
         try:
-            config.stash[HEADER] = _prepare(settings)
+            config.stash[HEADER] = _prepare(config, settings)
         except UserError as error:
             raise pytest.UsageError(f"cwsandbox: {error}") from error
     controller = Controller(settings, run)
@@ -43,17 +43,28 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(XdistHooks(controller, run), "cwsandbox-xdist")
 
 
-def _prepare(settings: Settings) -> str:
-    """Find the user's mistakes before any worker starts; returns the header's line."""
+def _prepare(config: pytest.Config, settings: Settings) -> str:
+    """Find the user's mistakes before any worker starts; returns the header's lines."""
     if settings.explicit & {"problems", "split"}:
         materialize(settings.problems)
         load(settings.problems, split=settings.split, limit=settings.limit)
+    if config.getoption("cwsandbox_reward"):  # named on the command line for this very run
+        from pytest_cwsandbox.validation import calling
+
+        calling.check(settings.reward, (config.invocation_params.dir, config.rootpath))
     return backend.check(settings.backend_options)
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    header = config.stash.get(HEADER, None)
-    return None if header is None else f"cwsandbox: {header}"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    header = config.stash.get(HEADER, "")
+    return [f"cwsandbox: {line}" for line in header.splitlines()]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> None:
+    """Let pytest-asyncio run coroutine tests of ours in its strict mode too."""
+    if collector.config.pluginmanager.hasplugin("asyncio"):
+        parametrize.mark_coroutine(collector, obj)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, SupportsFloat
 
 import pytest
 
@@ -19,6 +19,9 @@ from pytest_cwsandbox.parametrize import Marked
 
 if TYPE_CHECKING:
     from pytest_cwsandbox.problems import Problem
+
+# What the SDK raises when the service itself failed; it is not imported to find that out.
+SERVICE_FAILURES = frozenset({"SandboxUnavailableError", "SandboxResourceExhaustedError"})
 
 Status = Literal["", "infra", "low reward"]
 
@@ -52,7 +55,9 @@ def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> Non
         recorded.verdict = value.verdict.value
         recorded.detail = detail or value.detail
     else:
-        if value is not None and not abs(float(value)) < float("inf"):
+        if value is not None and not (
+            isinstance(value, SupportsFloat) and abs(float(value)) < float("inf")
+        ):
             raise ValueError(f"a reward must be a finite number or None, got {value!r}")
         recorded.reward = None if value is None else float(value)
         recorded.verdict = Verdict.INFRASTRUCTURE_ERROR.value if value is None else ""
@@ -112,7 +117,10 @@ def is_infrastructure(error: BaseException) -> bool:
     """Whether only the infrastructure is to blame, also inside exception groups."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_infrastructure(inner) for inner in error.exceptions)
-    return isinstance(error, InfrastructureError)
+    return isinstance(error, InfrastructureError) or any(
+        cls.__module__ == "cwsandbox.exceptions" and cls.__name__ in SERVICE_FAILURES
+        for cls in type(error).__mro__
+    )
 
 
 def one_line(error: BaseException) -> str:

@@ -82,18 +82,25 @@ def test_export_lines_serve_another_terminal_until_the_end() -> None:
 
 
 def test_nothing_stays_when_the_server_is_killed() -> None:
-    before = runner_processes()
     server = subprocess.Popen(
         SERVE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=without_account()
     )
     assert server.stdout is not None
     server.stdout.readline()
-    runners = [pid for pid in runner_processes() if pid not in before]
-    assert runners
+    started = descendants(server.pid)
+    assert started
     server.kill()
     server.wait()
     server.stdout.close()
-    assert all(gone(pid) for pid in runners)
+    assert all(gone(pid) for pid in started)
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that this one started, and those that they started."""
+    children: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        children |= {int(child) for child in task.read_text().split()}
+    return children.union(*(descendants(child) for child in children))
 
 
 def runner_processes() -> set[int]:

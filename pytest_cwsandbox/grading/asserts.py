@@ -70,7 +70,9 @@ def _read(problem: Problem, texts: tuple[str, ...]) -> Tests:
         splitter = Splitter(entry_point, setup, normalise(problem.reference_solution))
         checks = tuple(splitter.check(statement, text) for statement, text in tests)
     if not splitter.calls:
-        raise ConfigurationError("no assert tests anything of the solution; mend them")
+        raise ConfigurationError(
+            "no assert tests anything of the solution: write one that calls it"
+        )
 
     used = set().union(*(loaded(call) for call in splitter.calls))
     worker_setup = setup.for_worker(used)

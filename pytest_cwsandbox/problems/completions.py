@@ -36,6 +36,8 @@ def load_completions(path: Path) -> list[Completion]:
     for number, row in enumerate(read_rows(path), start=1):
         id_ = row.key("id") if "id" in row else str(number)
         is_code = "solution" in row
+        if is_code and "completion" in row:
+            row.fail('holds both "completion" and "solution": keep one of them')
         text = row.text("solution" if is_code else "completion")
         problem = problem_with_asserts(row, id_, row.text("prompt", ""))
         completions.append(Completion(id_, text, problem, is_code))

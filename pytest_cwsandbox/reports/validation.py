@@ -63,7 +63,9 @@ def exploits(findings: Sequence[Finding]) -> list[str]:
         for attack, worked in by_attack.items():
             on = ", ".join(exploit.problem for exploit in worked[:3])
             more = f" and {len(worked) - 3} more" if len(worked) > 3 else ""
-            lines.append(f"{word}: {attack} (on {on}{more}; {worked[0].reference})")
+            known = worked[0].reference
+            source = f"; {known}" if known and known != "none known" else ""
+            lines.append(f"{word}: {attack} (on {on}{more}{source})")
     return lines
 
 
@@ -93,8 +95,12 @@ def costs(findings: Sequence[Finding]) -> list[str]:
 
 
 def verdict(reward: str, findings: Sequence[Finding]) -> tuple[bool, str]:
-    """READY or NOT READY, with the reasons."""
+    """READY, NOT READY with the reasons, or PARTIAL where checks were left out."""
     bad = [finding for finding in findings if finding.status == "bad"]
+    run = [check for check in ORDER if any(finding.check == check for finding in findings)]
+    if not bad and len(run) < len(ORDER):
+        missing = ", ".join(check for check in ORDER if check not in run)
+        return False, f"PARTIAL: {reward} passed {', '.join(run)}; not run: {missing}"
     if not bad:
         return True, f"READY: {reward} passed every check"
     counts = [

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.problems import Problem
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Message = Mapping[str, object]
-    Completion = str | Sequence[Message]
+Message = Mapping[str, object]
+Completion = str | Sequence[Message]
 
 
 def text_of(completion: Completion) -> str:

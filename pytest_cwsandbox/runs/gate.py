@@ -28,7 +28,7 @@ def decide(pooled: GroupSummary, *, min_pass_rate: float | None, max_infra_rate:
     inconclusive = share > max_infra_rate
     if lost:
         lines.append(
-            f"infrastructure: {lost} of {pooled.samples + lost} samples lost "
+            f"infrastructure: {lost} of {pooled.samples + lost} items lost "
             f"({share:.1%}, at most {max_infra_rate:.1%} allowed): "
             + ("INCONCLUSIVE" if inconclusive else "tolerated")
         )

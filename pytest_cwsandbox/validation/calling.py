@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -78,7 +80,7 @@ class RewardProcess:
     def call(self, cases: Sequence[Case]) -> Call:
         """Rewards of the cases, from one call of the function."""
         if self._process is None:
-            said = self._start()
+            said = self.start()
             if "ready" not in said:
                 self.close()
                 return Call(failure=str(said["failure"]), detail=str(said["detail"]))
@@ -116,7 +118,8 @@ class RewardProcess:
             self._folder.cleanup()
             self._folder = None
 
-    def _start(self) -> dict[str, object]:
+    def start(self) -> dict[str, object]:
+        """Start the child; what it said first: "ready", or a "failure" and its "detail"."""
         self._folder = tempfile.TemporaryDirectory(prefix="cwsandbox-reward-")
         environment = {
             name: value
@@ -159,6 +162,14 @@ class RewardProcess:
             return {"failure": "died", "detail": f"its process ended with {ended}"}
         said: dict[str, object] = json.loads(line)
         return said
+
+
+def check(spec: str, path: Sequence[Path]) -> None:
+    """Raise ``ConfigurationError`` where ``spec`` names no reward function that can be called."""
+    with RewardProcess(spec, path=path) as reward:
+        said = reward.start()
+    if "ready" not in said:
+        raise ConfigurationError(f"--cwsandbox-reward: {said['detail']}")
 
 
 def request(cases: Sequence[Case]) -> dict[str, object]:

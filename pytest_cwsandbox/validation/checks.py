@@ -18,7 +18,7 @@ from pytest_cwsandbox.validation.execute import reference_answers
 from pytest_cwsandbox.validation.inputs import checkable, generate, held_out_asserts
 from pytest_cwsandbox.validation.lookup import lookup_table
 from pytest_cwsandbox.validation.mutants import confirmed_wrong, mutants
-from pytest_cwsandbox.validation.wrappings import WRAPPINGS, answer, message
+from pytest_cwsandbox.validation.wrappings import WRAPPINGS, Wrap, answer, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +36,17 @@ BATCHES = (1, 8, 64)
 TRAINING_BATCH = 512  # completions of a step: 64 prompts in groups of 8
 
 
+def understood(reward: RewardProcess, problem: Problem, top: float) -> Wrap | None:
+    """The first wrapping in which the reference solution gets the top reward.
+
+    In any other, wrong programs would get nothing for their form, which says nothing of the reward.
+    """
+    for wrap in WRAPPINGS.values():
+        if reward.call([Case(problem, wrap(problem.reference_solution))]).rewards == (top,):
+            return wrap
+    return None
+
+
 def gold(reward: RewardProcess, problem: Problem, top: float) -> Finding:
     """The reference solution gets the top reward in every usual wrapping and both formats."""
     code = problem.reference_solution
@@ -49,7 +60,9 @@ def gold(reward: RewardProcess, problem: Problem, top: float) -> Finding:
     return _finding("gold", problem.id, len(cases) - len(bad), len(cases), bad)
 
 
-def kills_mutants(reward: RewardProcess, problem: Problem, session: Session, top: float) -> Finding:
+def kills_mutants(
+    reward: RewardProcess, problem: Problem, session: Session, top: float, wrap: Wrap = answer
+) -> Finding:
     """Programs that were seen to answer wrongly get less than the top reward."""
     candidates = mutants(problem.reference_solution, problem.entry_point)
     inputs = generate(problem)
@@ -58,7 +71,7 @@ def kills_mutants(reward: RewardProcess, problem: Problem, session: Session, top
     wrong = [mutant for mutant in found if mutant.answer.kind != "timeout"]
     if not wrong:
         return Finding("mutants", problem.id, "not checkable", detail="no mutant confirmed wrong")
-    calls = reward.rewards([Case(problem, answer(mutant.mutant.code)) for mutant in wrong])
+    calls = reward.rewards([Case(problem, wrap(mutant.mutant.code)) for mutant in wrong])
     survivors, failures = [], []
     for mutant, call in zip(wrong, calls, strict=True):
         if call.failure:
@@ -72,7 +85,9 @@ def kills_mutants(reward: RewardProcess, problem: Problem, session: Session, top
     return Finding("mutants", problem.id, status, killed, len(wrong), detail)
 
 
-def holds_out(reward: RewardProcess, problem: Problem, session: Session) -> Finding:
+def holds_out(
+    reward: RewardProcess, problem: Problem, session: Session, wrap: Wrap = answer
+) -> Finding:
     """A table of the visible asserts' answers earns nothing.
 
     The reward sees the problem's held-out asserts and generated ones, which the table cannot know.
@@ -86,8 +101,8 @@ def holds_out(reward: RewardProcess, problem: Problem, session: Session) -> Find
         detail = "no held-out asserts, and no inputs can be generated from the visible ones"
         return Finding("held-out", problem.id, "not checkable", detail=detail)
     problem = _with_held_out(problem, asserts if checkable(asserts) else ())
-    reference = reward.rewards([Case(problem, answer(problem.reference_solution))])[0]
-    table = answer(lookup_table(problem))
+    reference = reward.rewards([Case(problem, wrap(problem.reference_solution))])[0]
+    table = wrap(lookup_table(problem))
     call = reward.rewards([Case(problem, table)])[0]
     if call.failure or reference.failure:
         bad = [_said(c) for c in (reference, call) if c.failure]
@@ -99,10 +114,12 @@ def holds_out(reward: RewardProcess, problem: Problem, session: Session) -> Find
     return _finding("held-out", problem.id, 0 if bad else 1, 1, bad, exploits)
 
 
-def resists(reward: RewardProcess, attack: Attack, problems: Sequence[Problem]) -> Finding:
+def resists(
+    reward: RewardProcess, attack: Attack, problems: Sequence[Problem], wrap: Wrap = answer
+) -> Finding:
     """An attack earns nothing on any problem, and turns no zero into None."""
     cases = [
-        Case(problem, answer(code))
+        Case(problem, wrap(code))
         for problem in problems
         if (code := attack.completion(problem)) is not None
     ]
@@ -134,13 +151,14 @@ def survives(reward: RewardProcess, form: Format, problem: Problem) -> Finding:
     return _finding("format", form.name, 0 if bad else 1, 1, bad)
 
 
-def _mixed(problems: Sequence[Problem]) -> list[Case]:
+def _mixed(problems: Sequence[Problem], wrap: Wrap = answer) -> list[Case]:
     """Right, wrong and no answers, for comparing rewards of the same completions."""
     cases = []
+    nothing = "I do not know."
     for problem in problems:
-        cases.append(Case(problem, answer(problem.reference_solution)))
-        cases.append(Case(problem, answer(f"def {problem.entry_point}(*args):\n    return None")))
-        cases.append(Case(problem, "I do not know."))
+        cases.append(Case(problem, wrap(problem.reference_solution)))
+        cases.append(Case(problem, wrap(f"def {problem.entry_point}(*args):\n    return None")))
+        cases.append(Case(problem, nothing if isinstance(wrap(""), str) else message(nothing)))
     return cases
 
 
@@ -169,7 +187,11 @@ def _one_by_one(reward: RewardProcess, cases: Sequence[Case]) -> Call:
 
 
 def _beside_others(reward: RewardProcess, cases: Sequence[Case]) -> Call:
-    others = [Case(case.problem, answer("import sys\nsys.exit(0)")) for case in cases]
+    text = answer("import sys\nsys.exit(0)")
+    others = [
+        Case(case.problem, text if isinstance(case.completion, str) else message(text))
+        for case in cases
+    ]
     mixed = [case for pair in zip(cases, others, strict=True) for case in pair]
     call = reward.call(mixed)
     return Call(call.rewards[::2], call.failure, call.detail)
@@ -185,14 +207,18 @@ VARIATIONS: dict[str, Callable[[RewardProcess, Sequence[Case]], Call]] = {
 
 
 def is_steady(
-    reward: RewardProcess, other: RewardProcess, variation: str, problems: Sequence[Problem]
+    reward: RewardProcess,
+    other: RewardProcess,
+    variation: str,
+    problems: Sequence[Problem],
+    wrap: Wrap = answer,
 ) -> Finding:
     """The same completions get the same rewards when only what surrounds them changes.
 
     ``other`` is the same function in another process, with another PYTHONHASHSEED: it makes the
     variation named "another hash seed".
     """
-    cases = _mixed(problems)
+    cases = _mixed(problems, wrap)
     first = reward.call(cases)
     vary = VARIATIONS.get(variation)
     second = vary(reward, cases) if vary else other.call(cases)
@@ -207,12 +233,14 @@ def is_steady(
     return _finding("determinism", variation, len(cases) - len(bad), len(cases), bad)
 
 
-def keeps_faults_apart(reward: RewardProcess, fault: str, problems: Sequence[Problem]) -> Finding:
+def keeps_faults_apart(
+    reward: RewardProcess, fault: str, problems: Sequence[Problem], wrap: Wrap = answer
+) -> Finding:
     """With a failing sandbox service, right answers get None or an exception, never 0.0.
 
     ``reward`` must be connected to a service in which ``fault`` happens every time.
     """
-    cases = [Case(problem, answer(problem.reference_solution)) for problem in problems]
+    cases = [Case(problem, wrap(problem.reference_solution)) for problem in problems]
     call = reward.call(cases)
     if call.failure == "raised":
         return Finding("infrastructure", fault, "good", len(cases), len(cases), _said(call))
@@ -235,9 +263,11 @@ def cost(
     batch: int,
     *,
     limit: float | None,
+    wrap: Wrap = answer,
 ) -> Finding:
     """Seconds of a call of ``batch`` completions; above ``limit`` at p95 the finding is bad."""
-    cases = [case for case in _mixed(problems) if "<answer>" in case.completion]
+    mixed = _mixed(problems, wrap)
+    cases = mixed[::3] + mixed[1::3]  # those with code
     repeats = max(2, 10 // batch)
     seconds = []
     reward.call(cases[:1])  # the first call starts what the others use
@@ -277,11 +307,10 @@ def stays_in_range(
     return _finding("range", "bounds", good, len(cases), bad)
 
 
-def rises(reward: RewardProcess, problem: Problem) -> Finding:
+def rises(reward: RewardProcess, problem: Problem, wrap: Wrap = answer) -> Finding:
     """With partial credit, who passes more asserts earns no less."""
     programs = [
-        answer(lookup_table(_showing(problem, count)))
-        for count in range(len(problem.test_list) + 1)
+        wrap(lookup_table(_showing(problem, count))) for count in range(len(problem.test_list) + 1)
     ]
     calls = reward.rewards([Case(problem, program) for program in programs])
     failed = [_said(call) for call in calls if call.failure]

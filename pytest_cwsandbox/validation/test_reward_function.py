@@ -18,6 +18,7 @@ import pytest
 
 from pytest_cwsandbox import runner
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.problems import Problem, load
 from pytest_cwsandbox.recording import FINDING
 from pytest_cwsandbox.settings import SETTINGS, Settings
@@ -31,11 +32,20 @@ if TYPE_CHECKING:
 
     from cwsandbox import Session
 
-    from pytest_cwsandbox.findings import Finding
+    from pytest_cwsandbox.validation.wrappings import Wrap
 
 FAULTS = ("create-unavailable", "start-failed", "exec-unavailable", "exec-dropped", "exec-lost")
 FAULTY_PROBLEMS = 2  # every failing grade is retried with backoff
 STEADY_PROBLEMS = 4
+CHECKS = {
+    "test_mutants": "mutants",
+    "test_held_out_inputs": "held-out",
+    "test_attack": "attacks",
+    "test_determinism": "determinism",
+    "test_infrastructure": "infrastructure",
+    "test_cost": "cost",
+    "test_partial_credit_rises": "range",
+}
 VARIATIONS = (*checks.VARIATIONS, "another hash seed")
 
 
@@ -97,6 +107,22 @@ def reward(new_reward: Callable[..., RewardProcess]) -> RewardProcess:
     return new_reward()
 
 
+@pytest.fixture(scope="session")
+def understood(reward: RewardProcess, settings: Settings, problems: list[Problem]) -> Wrap | None:
+    """A wrapping that the reward function understands."""
+    return checks.understood(reward, problems[0], settings.reward_bounds[1])
+
+
+@pytest.fixture
+def wrap(understood: Wrap | None, request: pytest.FixtureRequest) -> Wrap:
+    if understood is not None:
+        return understood
+    detail = "the reference solution earns nothing in any usual wrapping: see gold"
+    check = CHECKS[request.function.__name__]
+    request.node.stash[FINDING] = Finding(check, request.node.name, "not checkable", detail=detail)
+    pytest.skip(f"NOT CHECKABLE: {detail}")
+
+
 @pytest.fixture
 def conclude(request: pytest.FixtureRequest) -> Callable[[Finding], None]:
     """Reports a finding: a bad one fails the item, one that is not checkable skips it."""
@@ -122,27 +148,31 @@ def test_mutants(
     reward: RewardProcess,
     settings: Settings,
     cwsandbox_session: Session,
+    wrap: Wrap,
     conclude: Callable[[Finding], None],
 ) -> None:
-    conclude(checks.kills_mutants(reward, case, cwsandbox_session, settings.reward_bounds[1]))
+    top = settings.reward_bounds[1]
+    conclude(checks.kills_mutants(reward, case, cwsandbox_session, top, wrap))
 
 
 def test_held_out_inputs(
     case: Problem,
     reward: RewardProcess,
     cwsandbox_session: Session,
+    wrap: Wrap,
     conclude: Callable[[Finding], None],
 ) -> None:
-    conclude(checks.holds_out(reward, case, cwsandbox_session))
+    conclude(checks.holds_out(reward, case, cwsandbox_session, wrap))
 
 
 def test_attack(
     attack: Attack,
     reward: RewardProcess,
     problems: list[Problem],
+    wrap: Wrap,
     conclude: Callable[[Finding], None],
 ) -> None:
-    conclude(checks.resists(reward, attack, problems))
+    conclude(checks.resists(reward, attack, problems, wrap))
 
 
 @pytest.mark.parametrize("form", malformed(), ids=lambda form: form.name)
@@ -161,11 +191,12 @@ def test_determinism(
     reward: RewardProcess,
     new_reward: Callable[..., RewardProcess],
     problems: list[Problem],
+    wrap: Wrap,
     conclude: Callable[[Finding], None],
 ) -> None:
     other = new_reward(PYTHONHASHSEED="12345")
     try:
-        conclude(checks.is_steady(reward, other, variation, problems[:STEADY_PROBLEMS]))
+        conclude(checks.is_steady(reward, other, variation, problems[:STEADY_PROBLEMS], wrap))
     finally:
         other.close()
 
@@ -175,13 +206,14 @@ def test_infrastructure(
     fault: str,
     new_reward: Callable[..., RewardProcess],
     problems: list[Problem],
+    wrap: Wrap,
     conclude: Callable[[Finding], None],
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="cwsandbox-faulty-"))
     served = runner.join_or_start(folder, lifeline=os.getpid(), faults=(fault,))
     reward = new_reward(**served.environment(os.environ))
     try:
-        conclude(checks.keeps_faults_apart(reward, fault, problems[:FAULTY_PROBLEMS]))
+        conclude(checks.keeps_faults_apart(reward, fault, problems[:FAULTY_PROBLEMS], wrap))
     finally:
         reward.close()
         runner.stop(folder)
@@ -193,10 +225,11 @@ def test_cost(
     reward: RewardProcess,
     settings: Settings,
     problems: list[Problem],
+    wrap: Wrap,
     conclude: Callable[[Finding], None],
 ) -> None:
     limit = settings.reward_max_seconds if batch == 1 else None
-    conclude(checks.cost(reward, problems, batch, limit=limit))
+    conclude(checks.cost(reward, problems, batch, limit=limit, wrap=wrap))
 
 
 def test_range(
@@ -209,8 +242,12 @@ def test_range(
 
 
 def test_partial_credit_rises(
-    case: Problem, reward: RewardProcess, settings: Settings, conclude: Callable[[Finding], None]
+    case: Problem,
+    reward: RewardProcess,
+    settings: Settings,
+    wrap: Wrap,
+    conclude: Callable[[Finding], None],
 ) -> None:
     if not settings.reward_partial_credit:
         pytest.skip("no partial credit declared: --cwsandbox-reward-partial-credit=yes")
-    conclude(checks.rises(reward, case))
+    conclude(checks.rises(reward, case, wrap))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from pytest_cwsandbox.rewards.columns import Completion
 
-    from pytest_cwsandbox.rewards.columns import Completion
+Wrap = Callable[[str], Completion]
 
 
 def answer(code: str) -> str:
@@ -21,9 +20,10 @@ def message(text: str) -> Completion:
 
 
 # By name. Every one holds the answer tag or a fence: what a reward must understand.
-WRAPPINGS: dict[str, Callable[[str], Completion]] = {
+WRAPPINGS: dict[str, Wrap] = {
     "answer tag": answer,
     "answer tag on one line": lambda code: f"<answer>{code}</answer>",
+    "fence": lambda code: f"```python\n{code}\n```",
     "fence in answer tag": lambda code: answer(f"```python\n{code}\n```"),
     "prose around": lambda code: f"Let me think.\n\n{answer(code)}\n\nThis works.",
     "CRLF": lambda code: answer(code).replace("\n", "\r\n"),

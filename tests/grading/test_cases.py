@@ -25,7 +25,7 @@ def rows(name: str) -> list[dict[str, object]]:
     beside = Path(__file__).resolve().parents[3] / "shared"
     file = Path(os.environ.get("CWSANDBOX_TEST_SHARED") or beside) / "cases" / name
     if not file.exists():
-        return [{"id": "missing"}]
+        return [{"id": f"missing {name}"}]
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 

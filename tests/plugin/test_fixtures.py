@@ -49,7 +49,9 @@ def test_sandboxes_are_started_tagged_and_removed(pytester: pytest.Pytester, run
     )
     result = run("--cwsandbox-tag=mine", "--cwsandbox-backend=local")
     result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["cwsandbox: local backend, image python:3.*bubblewrap*"])
+    result.stdout.fnmatch_lines(
+        ["cwsandbox: local backend, image python:3.*", "cwsandbox: bubblewrap*"]
+    )
     result.stdout.no_fnmatch_line("*left over*")
     assert not (pytester.path / ".cwsandbox").exists() or not list(
         (pytester.path / ".cwsandbox").rglob("*.*")
@@ -111,7 +113,6 @@ def test_grade_gives_a_reference_that_is_awaited_or_had_by_result(
         )
         TABLE = "def add(a, b): return {(1, 2): 3}[a, b]"
 
-        @pytest.mark.asyncio
         async def test_await(grade):
             assert (await grade(ADD, "```python\\ndef add(a, b): return a + b\\n```")).reward == 1.0
 
@@ -137,7 +138,7 @@ def test_an_unknown_image_is_a_usage_error_that_lists_what_there_is(
     pytester.makepyfile("def test_plain(): pass")
     result = run("--cwsandbox-image=python:3.2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cwsandbox-image: no image 'python:3.2'*python:3.*"])
+    result.stderr.fnmatch_lines(["*image: no image 'python:3.2'*python:3.*"])
 
 
 def test_an_unreachable_service_is_a_usage_error(pytester: pytest.Pytester, run: Run) -> None:
@@ -152,24 +153,15 @@ def test_an_unreachable_service_is_a_usage_error(pytester: pytest.Pytester, run:
 
 def test_a_service_lost_in_mid_run_is_infrastructure(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(
-        f"""
-        import os, signal, sys
-        sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-        from tests.test_serve_command import runner_processes
+        """
+        import json, os, pathlib, signal
 
         def test_lost(sandbox_factory, record_reward):
             sandbox_factory()
             record_reward(1.0)
-            for pid in runners_of_this_run():
-                os.kill(pid, signal.SIGKILL)
+            [file] = pathlib.Path(".cwsandbox/runs").glob("*/runner.json")
+            os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
             sandbox_factory()
-
-        def runners_of_this_run():
-            here = os.getcwd().encode()
-            return [
-                pid for pid in runner_processes()
-                if here in open(f"/proc/{{pid}}/cmdline", "rb").read()
-            ]
         """
     )
     result = run("--cwsandbox-retries=0")

@@ -131,7 +131,7 @@ def test_infrastructure_failures_are_apart_and_make_the_run_inconclusive(
         [
             "test_lost/test_good*1/1*100.0%*",
             "infra: *test_lost.py::test_lost: the service is down",
-            "infrastructure: 1 of 2 samples lost (50.0%, at most 0.0% allowed): INCONCLUSIVE",
+            "infrastructure: 1 of 2 items lost (50.0%, at most 0.0% allowed): INCONCLUSIVE",
             "*1 passed, 1 infra*",
         ]
     )
@@ -153,7 +153,7 @@ def test_a_failed_check_wins_over_inconclusive(pytester: pytest.Pytester, run: R
     )
     result = run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["infrastructure: 1 of 1 samples lost*INCONCLUSIVE"])
+    result.stdout.fnmatch_lines(["infrastructure: 1 of 1 items lost*INCONCLUSIVE"])
 
 
 def test_a_gate_without_any_sample_is_missed(pytester: pytest.Pytester, run: Run) -> None:

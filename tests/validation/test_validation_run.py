@@ -69,7 +69,7 @@ def test_a_reward_of_the_folder_is_found_and_a_wrong_path_is_said(tmp_path: Path
     wide = validate(tmp_path, "mine:reward", "-k", "test_range", "--cwsandbox-reward-bounds=0:2")
     assert wide.returncode == 0, wide.stdout
     done = validate(tmp_path, "mine:absent", "-k", "test_gold")
-    assert "gold: bundled-1: answer tag: unusable: mine has no absent" in done.stdout
+    assert "--cwsandbox-reward: mine has no absent" in done.stderr
 
 
 def test_without_a_reward_it_says_how_to_name_one(tmp_path: Path) -> None:
