@@ -44,7 +44,7 @@ class BackendOptions:
         An address inherited from a local runner is local, whatever its credentials look like.
         Raises ``BackendError`` when the hosted service is asked for and a local address inherited.
         """
-        inherited = runner.LOCAL_MARKER in environ
+        inherited = runner.inherited(environ)
         if self.backend == "local":
             return "local"
         wanted = self.backend == "hosted" or bool(self.auth or self.base_url)
@@ -111,7 +111,7 @@ def connect(
     kind = options.choose(os.environ)
     if kind == "hosted" and faults:
         raise BackendError("only the local runner injects faults: use --cwsandbox-backend=local")
-    ours = kind == "local" and (bool(faults) or runner.LOCAL_MARKER not in os.environ)
+    ours = kind == "local" and (bool(faults) or not runner.inherited(os.environ))
     if not ours:  # no runner of ours leaves its traces
         mark_used(folder)
     saved = {name: os.environ.get(name) for name in _VARIABLES} if export else {}
@@ -129,6 +129,8 @@ def connect(
         address, auth = hosted(options)
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
     variables: Mapping[str, str] = os.environ
+    if not ours:
+        runner.reach(os.environ)
     if ours:
         check_image(options.image or local_image())
         served = runner.join_or_start(folder, lifeline=lifeline, faults=faults)
@@ -152,8 +154,17 @@ def used(folder: Path) -> bool:
 
 def mark_used(folder: Path) -> None:
     """Leave a note for the controller that this run may have sandboxes to sweep."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / USED).touch()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / USED).touch()
+    except OSError as error:
+        raise BackendError(runner.unwritable(folder, error)) from error
+
+
+def forget(folder: Path) -> None:
+    """Remove that note."""
+    if (folder / USED).exists():
+        (folder / USED).unlink(missing_ok=True)
 
 
 def hosted(options: BackendOptions) -> tuple[str, AuthStrategy]:
@@ -209,7 +220,8 @@ def check(options: BackendOptions) -> str:
 
 def check_local(image: str) -> str:
     """Whether this host can run sandboxes; returns a line for people or raises ``BackendError``."""
-    if runner.LOCAL_MARKER in os.environ:
+    if runner.inherited(os.environ):
+        runner.reach(os.environ)
         return os.environ[runner.LOCAL_MARKER]
     from pytest_cwsandbox.local import bwrap, checks, limits
 
@@ -249,7 +261,7 @@ def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]
         address, auth = served.address, bearer(served.token)
     elif options.choose(os.environ) == "hosted":
         address, auth = hosted(options)
-    elif runner.LOCAL_MARKER in os.environ:
+    elif runner.inherited(os.environ):
         address = os.environ["CWSANDBOX_BASE_URL"]
         auth = bearer(os.environ["CWSANDBOX_API_KEY"])
     else:

@@ -28,6 +28,8 @@ class Told(TypedDict):
     """The JSON on a report; see ``recording.annotate``."""
 
     status: str
+    group: str
+    detail: str
     sample: dict[str, object] | None
     finding: dict[str, object] | None
 
@@ -43,6 +45,8 @@ class Controller:
         self._settings = settings
         self._run = run
         self._samples: dict[str, SampleRecord] = {}
+        self._groups: dict[str, str] = {}  # of the items that use fixtures of ours
+        self._lost: dict[str, str] = {}  # node id: what of the infrastructure failed
         self._findings: dict[str, Finding] = {}
         self._checks: dict[str, bool] = {}  # node id: whether every phase passed
         self._skipped: set[str] = set()
@@ -58,35 +62,58 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         told = told_by(report)
-        if report.when == CRASHED:
-            self._crashed(report)
-        elif report.failed and told["status"] != "infra":
-            self._failed = True
+        self._note_failure(report, told)
+        node = report.nodeid
         if report.when == "teardown" and told["sample"]:
-            sample = SampleRecord.from_json(told["sample"])
-            self._samples[sample.id] = sample
+            self._samples[node] = SampleRecord.from_json(told["sample"])
         if report.when == "teardown" and told["finding"]:
-            self._findings[report.nodeid] = Finding.from_json(told["finding"])
+            self._findings[node] = Finding.from_json(told["finding"])
         if report.skipped:
-            self._skipped.add(report.nodeid)
-        elif report.when != CRASHED:
-            before = True if report.when == "setup" else self._checks.get(report.nodeid, True)
-            self._checks[report.nodeid] = before and not report.failed
+            self._skipped.add(node)
+        elif report.when == "call" or report.failed:
+            self._checks[node] = not report.failed and self._checks.get(node, True)
 
-    def _crashed(self, report: pytest.TestReport) -> None:
-        """A worker died: what it ran is lost to infrastructure, not answered wrongly."""
-        function = report.nodeid.rpartition("::")[2].partition("[")[0]
-        known = {record.group for record in self._samples.values()}
-        group = next((name for name in known if name.endswith(f"/{function}")), f"?/{function}")
-        self._samples[report.nodeid] = SampleRecord(
-            id=report.nodeid,
-            group=group,
-            problem="",
-            sample=0,
-            reward=None,
-            verdict=Verdict.INFRASTRUCTURE_ERROR.value,
-            detail="the worker process died while it ran this item",
-        )
+    def _note_failure(self, report: pytest.TestReport, told: Told) -> None:
+        """Tell what is lost to infrastructure from what has failed."""
+        node = report.nodeid
+        if told["group"]:
+            self._groups[node] = told["group"]
+        if told["status"] == "infra":
+            self._lost[node] = told["detail"]
+        elif report.when == CRASHED and node in self._groups:
+            self._lost[node] = "the worker process died while it ran this item"
+        elif report.failed:
+            self._failed = True
+        if report.when == "setup":  # of another attempt, where items are run again
+            self._samples.pop(node, None)
+            if told["status"] != "infra":
+                self._lost.pop(node, None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        status = told_by(report)["status"]
+        if status == "infra" or (report.when == CRASHED and report.nodeid in self._groups):
+            return "infra", "I", "INFRA"
+        if status == "low reward":
+            return "low reward", "r", "LOW REWARD"
+        return None
+
+    def _complete(self) -> None:
+        """Make records of the lost items that did not get to send one."""
+        for node, detail in self._lost.items():
+            if node not in self._samples:
+                function = node.rpartition("::")[2].partition("[")[0]
+                self._samples[node] = SampleRecord(
+                    id=node,
+                    group=self._groups.get(
+                        node, f"{Path(node.partition('::')[0]).stem}/{function}"
+                    ),
+                    problem="",
+                    sample=0,
+                    reward=None,
+                    verdict=Verdict.INFRASTRUCTURE_ERROR.value,
+                    detail=detail,
+                )
 
     # The verdict
 
@@ -95,8 +122,9 @@ class Controller:
         try:
             return (yield)
         finally:
+            self._complete()
             records = list(self._samples.values())
-            if records or (self._settings.gated and not session.config.option.collectonly):
+            if records or (self._settings.gated and _runs_tests(session.config)):
                 self._decision = decide(
                     summarise("all", records),
                     min_pass_rate=self._settings.min_pass_rate,
@@ -114,7 +142,13 @@ class Controller:
         if only_lost or session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = INCONCLUSIVE if self._decision.inconclusive else 0
         self.sweep([tags.run_tag(self._run.id)])
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            self._trouble.append(
+                f"the results could not be written to {self._run.folder}: {error.strerror}; "
+                "choose another folder with --cwsandbox-report-dir"
+            )
         return result
 
     def _write(self) -> None:
@@ -207,15 +241,15 @@ class Controller:
 
     def sweep(self, wanted: list[str]) -> None:
         """Remove sandboxes with these tags that nobody removed, if the run had any at all."""
-        if not backend.used(self._run.folder):
-            return
         try:
+            if not backend.used(self._run.folder):
+                return
             self._swept += backend.sweep(self._settings.backend_options, self._run.folder, wanted)
         except HarnessError as error:
             self._trouble.append(str(error))
 
     def pytest_unconfigure(self) -> None:
-        (self._run.folder / backend.USED).unlink(missing_ok=True)
+        backend.forget(self._run.folder)
         runner.stop(self._run.folder)
 
 
@@ -235,13 +269,22 @@ class XdistHooks:
             self._controller.sweep([tags.run_tag(self._run.id), tags.worker_tag(worker)])
 
 
+def _runs_tests(config: pytest.Config) -> bool:
+    """Whether this run is for running tests, and not only for showing what it would do."""
+    option = config.option
+    return not (option.collectonly or option.setuponly or option.setupplan)
+
+
 def _from_here(path: Path) -> Path:
     """The path as people type it where they are."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
+NOTHING: Told = {"status": "", "group": "", "detail": "", "sample": None, "finding": None}
+
+
 def told_by(report: pytest.TestReport) -> Told:
     """What ``recording.annotate`` put on the report."""
     text = getattr(report, "cwsandbox", None)
-    return json.loads(text) if text else {"status": "", "sample": None, "finding": None}
+    return json.loads(text) if text else NOTHING

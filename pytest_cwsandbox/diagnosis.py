@@ -74,7 +74,7 @@ def _findings(options: BackendOptions) -> Iterator[Finding]:
 def _host(image: str) -> Iterator[Finding]:
     from pytest_cwsandbox.local import checks, limits
 
-    if runner.LOCAL_MARKER in os.environ:
+    if runner.inherited(os.environ):
         yield Finding(good=True, name="local runner", detail=os.environ[runner.LOCAL_MARKER])
         return
     for check in checks.checks():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox import backend, fixtures, parametrize, recording
-from pytest_cwsandbox.controller import CRASHED, Controller, XdistHooks, told_by
+from pytest_cwsandbox.controller import Controller, XdistHooks
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.problems import load, materialize
 from pytest_cwsandbox.runs.identity import RUN, Run
@@ -71,6 +71,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize.parametrize(metafunc, metafunc.config.stash[SETTINGS])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    recording.begin(item)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -84,15 +89,3 @@ def pytest_runtest_makereport(
         worker=item.config.stash[RUN].worker,
     )
     return report
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    if report.when == CRASHED:
-        return "infra", "I", "INFRA"
-    status = told_by(report)["status"]
-    if status == "infra":
-        return "infra", "I", "INFRA"
-    if status == "low reward":
-        return "low reward", "r", "LOW REWARD"
-    return None

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, SupportsFloat
+from typing import Literal, SupportsFloat
 
 import pytest
 
 from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
-from pytest_cwsandbox.parametrize import Marked
-
-if TYPE_CHECKING:
-    from pytest_cwsandbox.problems import Problem
+from pytest_cwsandbox.parametrize import FIXTURES, Marked
+from pytest_cwsandbox.problems import Problem
 
 # What the SDK raises when the service itself failed; it is not imported to find that out.
 SERVICE_FAILURES = frozenset({"SandboxUnavailableError", "SandboxResourceExhaustedError"})
@@ -42,6 +40,13 @@ FINDING = pytest.StashKey[Finding]()
 RECORDED = pytest.StashKey[Recorded]()
 
 
+def begin(item: pytest.Item) -> None:
+    """Forget what an earlier attempt of the same item recorded."""
+    item.stash[RECORDED] = Recorded()
+    if FINDING in item.stash:
+        del item.stash[FINDING]
+
+
 def of(item: pytest.Item) -> Recorded:
     """The item's record, empty at first."""
     return item.stash.setdefault(RECORDED, Recorded())
@@ -55,16 +60,21 @@ def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> Non
         recorded.verdict = value.verdict.value
         recorded.detail = detail or value.detail
     else:
-        if value is not None and not (
-            isinstance(value, SupportsFloat) and abs(float(value)) < float("inf")
-        ):
-            raise ValueError(f"a reward must be a finite number or None, got {value!r}")
+        if value is not None and not _is_finite(value):
+            raise ValueError(f"a reward must be a finite number or None, got {value!r:.80}")
         recorded.reward = None if value is None else float(value)
         recorded.verdict = Verdict.INFRASTRUCTURE_ERROR.value if value is None else ""
         recorded.detail = detail
     recorded.rewarded = True
-    if recorded.reward is None:
-        recorded.infrastructure = recorded.detail or "no reward was recorded"
+    lost = recorded.detail or "no reward was recorded"
+    recorded.infrastructure = lost if recorded.reward is None else ""
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return isinstance(value, SupportsFloat) and abs(float(value)) < float("inf")
+    except (OverflowError, ValueError):
+        return False
 
 
 def annotate(
@@ -85,13 +95,18 @@ def annotate(
     if call.when == "call":
         recorded.seconds = report.duration
     status: Status = ""
-    if report.outcome == "failed" and call.excinfo is not None:
+    if call.excinfo is not None:
         error = call.excinfo.value
         if is_infrastructure(error):
+            # Also where the test is expected to fail: this says nothing of what it tests.
+            report.outcome = "failed"
+            if hasattr(report, "wasxfail"):
+                del report.wasxfail
             recorded.infrastructure = one_line(error)
             status = "infra"
         elif (
             gated
+            and report.outcome == "failed"
             and call.when == "call"
             and isinstance(error, AssertionError)
             and recorded.rewarded
@@ -103,10 +118,16 @@ def annotate(
             status = "low reward"
     sample = _sample(item, recorded, worker) if call.when == "teardown" else None
     finding = item.stash.get(FINDING, None) if call.when == "teardown" else None
-    if status or sample or finding:
+    # Said before the call: a worker that dies in it says nothing afterwards.
+    group = ""
+    if call.when == "setup" and not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        group = group_of(item, _problem(item))
+    if status or sample or finding or group:
         report.cwsandbox = json.dumps(  # type: ignore[attr-defined]  # reports carry what plugins add
             {
                 "status": status,
+                "group": group,
+                "detail": recorded.infrastructure if status == "infra" else "",
                 "sample": sample.to_json() if sample else None,
                 "finding": finding.to_json() if finding else None,
             }
@@ -132,19 +153,30 @@ def _sample(item: pytest.Item, recorded: Recorded, worker: str) -> SampleRecord 
     if not recorded.rewarded and not recorded.infrastructure:
         return None
     reward = None if recorded.infrastructure else recorded.reward
-    callspec = getattr(item, "callspec", None)
-    problem: Problem | None = callspec.params.get("problem") if callspec else None
+    problem = _problem(item)
+    number = _parameters(item).get("sample")
     return SampleRecord(
         id=item.nodeid,
         group=group_of(item, problem),
         problem=problem.id if problem else "",
-        sample=callspec.params.get("sample", 0) if callspec else 0,
+        sample=number if isinstance(number, int) else 0,
         reward=reward,
         verdict=Verdict.INFRASTRUCTURE_ERROR.value if reward is None else recorded.verdict,
         detail=recorded.infrastructure or recorded.detail,
         seconds=round(recorded.seconds, 4),
         worker=worker,
     )
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    callspec = getattr(item, "callspec", None)
+    return dict(callspec.params) if callspec else {}
+
+
+def _problem(item: pytest.Item) -> Problem | None:
+    """The item's problem; a test may have a parameter of that name that is none of ours."""
+    given = _parameters(item).get("problem")
+    return given if isinstance(given, Problem) else None
 
 
 def group_of(item: pytest.Item, problem: Problem | None) -> str:

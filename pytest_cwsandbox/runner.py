@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pytest_cwsandbox.errors import BackendError
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0  # a loaded machine may take long; a runner that cannot start says so at once
 STOP_SECONDS = 10.0
+REACH_SECONDS = 5.0
 RENDEZVOUS = "runner.json"
 LOCK = "runner.lock"
 NO_PROXY = ("no_proxy", "NO_PROXY")
@@ -72,13 +75,43 @@ def join_or_start(
     """
     from filelock import FileLock
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BackendError(unwritable(folder, error)) from error
     rendezvous = folder / RENDEZVOUS
     with FileLock(folder / LOCK):
         if not rendezvous.exists():
             injected = [part for fault in faults for part in ("--fault", fault)]
             _start(rendezvous, lifeline, [*injected, "--fault-seed", str(fault_seed)])
         return read(rendezvous)
+
+
+def unwritable(folder: Path, error: OSError) -> str:
+    """What to tell somebody whose run has no folder to work in."""
+    return (
+        f"the run's folder {folder} cannot be made: {error.strerror}; choose another place with "
+        "--cwsandbox-report-dir"
+    )
+
+
+def inherited(environ: Mapping[str, str]) -> bool:
+    """Whether the environment leads to a local runner that somebody else started."""
+    return bool(environ.get(LOCAL_MARKER) and environ.get("CWSANDBOX_BASE_URL"))
+
+
+def reach(environ: Mapping[str, str]) -> None:
+    """Raise ``BackendError`` where the inherited runner does not answer."""
+    address = environ["CWSANDBOX_BASE_URL"]
+    parts = urlsplit(address)
+    try:
+        socket.create_connection((parts.hostname, parts.port), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        raise BackendError(
+            f"the environment leads to a local runner at {address} that does not answer "
+            f"({error.strerror or error}): unset CWSANDBOX_BASE_URL, CWSANDBOX_API_KEY and "
+            f"{LOCAL_MARKER}, or start it again with `pytest-cwsandbox serve`"
+        ) from error
 
 
 def read(rendezvous: Path) -> Rendezvous:
@@ -149,6 +182,8 @@ def _reason(log: Path, status: int) -> str:
 
 def stop(folder: Path) -> None:
     """End the run's runner, if it has one, with everything that it started."""
+    if not folder.is_dir():
+        return
     rendezvous = folder / RENDEZVOUS
     if rendezvous.exists():
         end(read(rendezvous).pid)

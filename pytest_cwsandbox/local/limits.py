@@ -22,6 +22,8 @@ ADDRESS_SPACE_FACTOR = 4  # programs reserve far more than they use
 PREFIX = "pytest-cwsandbox-"
 RUNNER = "runner"
 REMOVE_SECONDS = 2.0
+# Shares of the CPU, in those of one process: all sandboxes together, and the runner among them.
+ALL_WEIGHT, RUNNER_WEIGHT = 16, 8
 CPU_PERIOD = 100_000  # microseconds
 
 
@@ -61,11 +63,13 @@ class Cgroups:
     bases: dict[str, Path]
 
     def create(self, name: str, memory: int, cpus: float | None) -> Group:
-        """Make the cgroups of a sandbox. Raises ``OSError``."""
+        """Make the cgroups of a sandbox. Raises ``OSError``.
+
+        One for the CPU as well: the kernel then shares it out by sandbox, and not by process, so
+        that a program with hundreds of them does not starve the others.
+        """
         directories = []
-        for base in dict.fromkeys(
-            base for controller, base in self.bases.items() if cpus or controller != "cpu"
-        ):
+        for base in dict.fromkeys(self.bases.values()):
             directory = base / name
             directory.mkdir()
             directories.append(directory)
@@ -142,6 +146,10 @@ def _delegate(base: Path, version: int, bases: dict[str, Path], user: int | None
     if version == 2:
         enabled = " ".join(f"+{controller}" for controller in bases)
         (base / "cgroup.subtree_control").write_text(enabled)
+    for directory, weight in ((base, ALL_WEIGHT), (runner, RUNNER_WEIGHT)):
+        for file, usual in (("cpu.shares", 1024), ("cpu.weight", 100)):
+            if (directory / file).exists():
+                (directory / file).write_text(str(weight * usual))
     if user is not None:
         os.chown(base, user, user)
         for file in ("cgroup.procs", "cgroup.subtree_control", f"{RUNNER}/cgroup.procs"):

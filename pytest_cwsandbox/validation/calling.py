@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import select
 import signal
 import subprocess
@@ -13,13 +14,13 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from typing import Self
 
     from pytest_cwsandbox.problems import Problem
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 START_SECONDS = 120.0
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 NEEDED = ("CWSANDBOX_API_KEY",)  # it must still reach the sandbox service
+MARK = "CWSANDBOX_REWARD_PROCESS"
 PROMPT = "{prompt}\nPut the code inside <answer> tags."
 
 
@@ -68,6 +70,7 @@ class RewardProcess:
     timeout: float = 120.0
     path: Sequence[Path] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    mark: str = ""
     _process: subprocess.Popen[str] | None = None
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -112,7 +115,11 @@ class RewardProcess:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
+            self._process.wait()
+            _kill_all_with(f"{MARK}={self.mark}")
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(BrokenPipeError):  # a request that it never read
+                    pipe.close()  # type: ignore[union-attr]  # both are pipes
             self._process = None
         if self._folder is not None:
             self._folder.cleanup()
@@ -127,7 +134,12 @@ class RewardProcess:
             if name in NEEDED or not SECRET.search(name)
         }
         paths = [*map(str, self.path), *filter(None, [environment.get("PYTHONPATH")])]
-        environment |= {"PYTHONPATH": os.pathsep.join(paths), **self.environment}
+        self.mark = secrets.token_hex(8)
+        environment |= {
+            "PYTHONPATH": os.pathsep.join(paths),
+            MARK: self.mark,
+            **self.environment,
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "pytest_cwsandbox.validation.child", self.spec],
             stdin=subprocess.PIPE,
@@ -162,6 +174,14 @@ class RewardProcess:
             return {"failure": "died", "detail": f"its process ended with {ended}"}
         said: dict[str, object] = json.loads(line)
         return said
+
+
+def _kill_all_with(setting: str) -> None:
+    """Kill every process with this in its environment: what left the child's process group."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if setting.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def check(spec: str, path: Sequence[Path]) -> None:

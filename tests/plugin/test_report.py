@@ -181,6 +181,95 @@ def test_a_dead_worker_loses_its_item_to_infrastructure(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["infra: *test_sample_dies: the worker process died*"])
 
 
+def test_a_dying_check_is_a_failure_and_no_infrastructure(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import os\ndef test_check(): os._exit(3)")
+    result = pytester.runpytest_subprocess("-n1", "--cwsandbox-max-infra-rate=1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.no_fnmatch_line("infra*")
+
+
+def test_parameters_named_like_ours_may_hold_anything(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.parametrize(("problem", "sample"), [(1, object())], ids=["own"])
+        def test_own(problem, sample, record_reward): record_reward(1.0)
+        """
+    )
+    result = run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["test_own/test_own *1/1*"])
+
+
+def test_an_expected_failure_does_not_hide_a_lost_item(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_cwsandbox.errors import InfrastructureError
+
+        @pytest.mark.xfail
+        def test_lost(record_reward): raise InfrastructureError("gone")
+        """
+    )
+    result = run()
+    assert result.ret == INCONCLUSIVE
+    result.stdout.fnmatch_lines(["infra: *test_lost: gone"])
+
+
+def test_a_later_reward_replaces_a_lost_one(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        """
+        def test_twice(record_reward):
+            record_reward(None)
+            record_reward(1.0)
+        """
+    )
+    assert run().ret == 0
+
+
+def test_results_that_cannot_be_written_are_said_in_a_line(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile("def test_sample(record_reward): record_reward(1.0)")
+    result = run("--cwsandbox-report-dir=/dev/null/x")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["*1/1*", "cwsandbox: the results could not be written to /dev/null/x/*Not a directory*"]
+    )
+
+
+def test_an_interrupted_check_is_not_counted(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_sample(record_reward): record_reward(1.0)
+
+        def test_check(): raise KeyboardInterrupt
+        """
+    )
+    result = pytester.runpytest_subprocess("-n0")
+    result.stdout.fnmatch_lines(["checks: 0 passed, 0 failed"])
+
+
+def test_a_stale_address_is_said_before_anything_runs(
+    pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile("def test_plain(): pass")
+    monkeypatch.setenv("CWSANDBOX_LOCAL_RUNNER", "one that has ended")
+    monkeypatch.setenv("CWSANDBOX_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("CWSANDBOX_API_KEY", "none")
+    result = run("--cwsandbox-backend=auto")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*http://127.0.0.1:9 that does not answer*unset*"])
+
+
+@pytest.mark.parametrize("value", ["10**400", "'1'", "float('inf')", "[]"])
+def test_nonsense_is_no_reward(pytester: pytest.Pytester, value: str) -> None:
+    pytester.makepyfile(f"def test_it(record_reward): record_reward({value})")
+    result = pytester.runpytest_subprocess("-n0")
+    result.stdout.fnmatch_lines(["*ValueError: a reward must be a finite number or None, got *"])
+
+
 def test_a_reward_must_be_a_finite_number(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile("def test_nan(record_reward): record_reward(float('nan'))")
     result = run()

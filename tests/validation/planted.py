@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,16 @@ def hangs_without_code(
     while not all("<answer>" in text_of(completion) for completion in completions):
         time.sleep(1)
     return honest(prompts, completions, **columns)
+
+
+def leaves_a_daemon(
+    prompts: list[str], completions: list[Completion], **columns: object
+) -> Rewards:
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(1000)
+        os._exit(0)
+    return [0.0 for _ in completions]
 
 
 def slow(prompts: list[str], completions: list[Completion], **columns: object) -> Rewards:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from pytest_cwsandbox.validation.attacks import attacks
 from pytest_cwsandbox.validation.calling import Case, RewardProcess
 from pytest_cwsandbox.validation.formats import malformed
 from pytest_cwsandbox.validation.wrappings import answer, message
+from tests.test_serve_command import gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -197,6 +199,25 @@ def test_mutants_find_a_reward_that_pays_everything(
     honest = checks.kills_mutants(new("honest"), FIRST, cwsandbox_session, 1.0)
     assert honest.status == "good"
     assert honest.total > 5
+
+
+def test_a_reward_that_leaves_a_daemon_is_cleared_up(new: Callable[..., RewardProcess]) -> None:
+    reward = new("leaves_a_daemon")
+    assert reward.call([Case(FIRST, "x")]).rewards == (0.0,)
+    started = processes_with(reward.mark)
+    assert len(started) == 2
+    reward.close()
+    assert all(gone(pid) for pid in started)
+
+
+def processes_with(mark: str) -> list[int]:
+    """The processes that have this text in their environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
 
 
 def test_the_reward_gets_no_secrets_and_a_folder_of_its_own(
