@@ -12,10 +12,12 @@ from pytest_cwsandbox.grading.names import (
     BUILTINS,
     as_modules,
     bound_inside,
+    bound_outside,
     loaded,
     parse,
     read_setup,
 )
+from pytest_cwsandbox.grading.secrecy import check_expected
 from pytest_cwsandbox.grading.split import Splitter
 from pytest_cwsandbox.problems.entry_point import infer_entry_point
 
@@ -63,12 +65,20 @@ def _read(problem: Problem, texts: tuple[str, ...]) -> Tests:
     entry_point = problem.entry_point or infer_entry_point(
         texts, problem.reference_solution, import_texts
     )
+    if not problem.entry_point and any(
+        entry_point in bound_outside(s) for s in setup.statements if s not in setup.own
+    ):
+        # Only the setup calls the solution.
+        code = (normalise(problem.test_setup_code),)
+        entry_point = infer_entry_point(code, problem.reference_solution, import_texts)
     splitter = Splitter(entry_point, setup, normalise(problem.reference_solution))
     checks = tuple(splitter.check(statement, text) for statement, text in tests)
+    check_expected(setup, entry_point, splitter.calls, checks)
     setup = setup.giving(splitter.calls)
     if setup.given:
         splitter = Splitter(entry_point, setup, normalise(problem.reference_solution))
         checks = tuple(splitter.check(statement, text) for statement, text in tests)
+        check_expected(setup, entry_point, splitter.calls, checks)
     if not splitter.calls:
         raise ConfigurationError(
             "no assert tests anything of the solution: write one that calls it"

@@ -10,6 +10,13 @@ holds, then ``W`` for the first that does not or ``R`` for the first that raised
 # ruff: noqa: ANN001, ANN201, ANN202, BLE001, F821, S102, SLF001
 
 
+def failure(error):
+    try:
+        return f"{type(error).__name__}: {error}"[:300]
+    except BaseException:  # such as a KeyError of an integer with too many digits
+        return type(error).__name__
+
+
 def main():
     cpu, wall, memory, setup, count, *rest = arguments()
     asserts, values = rest[: int(count)], rest[int(count) :]
@@ -35,7 +42,7 @@ def main():
             items.append("W0:")
             break
         except BaseException as error:
-            text = f"{type(error).__name__}: {error}"[:300]
+            text = failure(error)
             items.append(f"R{len(text)}:{text}")
             break
         items.append("P0:")

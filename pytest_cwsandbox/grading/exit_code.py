@@ -40,7 +40,7 @@ class ExitCodeGrader(SandboxGrader):
 async def _find(runs: Runs, code: str, tally: Tally) -> Finding:
     ended = await runs.run(script("guard", "program"), [code], tally)
     try:
-        items = read_items(ended.output)
+        items = read_items(ended.output, at_most=1)
     except MalformedValueError:
         items = []
     if len(items) == 1 and items[0].tag in VERDICTS:

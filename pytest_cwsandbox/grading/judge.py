@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.grading.asserts import Tests
     from pytest_cwsandbox.grading.base import Finding
     from pytest_cwsandbox.grading.limits import Limits
+    from pytest_cwsandbox.grading.runs import Ended
     from pytest_cwsandbox.grading.split import Check
 
 PASSED = (Verdict.PASSED, "")
@@ -49,6 +50,7 @@ class Judge:
         self.pool = SandboxPool(
             session, size=2 * PROCESSES, retries=retries, environment=ENVIRONMENT
         )
+        self._canary = canary
         self._alone = Runs(self.pool.lease, limits=limits, retries=retries, canary=canary)
         # Nothing that happens to a shared sandbox is held against a program.
         self._together = Runs(self._lease, limits=limits, retries=0, canary=_nobody_knows)
@@ -86,19 +88,22 @@ class Judge:
         code = script("values", "guard", "evaluate")
         try:
             ended = await self._together.run(code, arguments, Tally())
+            answers = _answers(ended, len(checks))
         except InfrastructureError:
-            ended = await self._alone.run(code, arguments, Tally())
-        try:
-            answers = read_items(ended.output)
-        except MalformedValueError:
             answers = []
+        if not answers:
+            ended = await self._alone.run(code, arguments, Tally())
+            answers = _answers(ended, len(checks))
+        if not answers:
+            end = f"signal {ended.signal}" if ended.signal else f"exit code {ended.returncode}"
+            if not await self._canary():
+                raise InfrastructureError(
+                    f"the judge gave no answer ({end}), and a known right program fails as well"
+                )
+            return Verdict.WRONG_ANSWER, f"its value ended the judge by {end}, twice"
         held = len([answer for answer in answers if answer.tag == "P"])
-        if held == len(answers) == len(checks):
+        if held == len(answers):
             return None
-        if held + 1 != len(answers):
-            if ended.signal:
-                return Verdict.WRONG_ANSWER, f"its value ended the judge by signal {ended.signal}"
-            raise InfrastructureError(f"the judge gave no answer (exit code {ended.returncode})")
         last, check = answers[-1], checks[min(held, len(checks) - 1)]
         if last.tag == "T":
             return Verdict.TIMEOUT, f"{_short(check.text)}: judging its value took too long"
@@ -146,6 +151,17 @@ class _Shared:
 async def _nobody_knows() -> bool:
     """The canary of a shared sandbox: whose fault a failure was cannot be told."""
     return False
+
+
+def _answers(ended: Ended, checks: int) -> list[Item]:
+    """What the judge said: a pass for every check, or for all before the first that fails."""
+    try:
+        answers = read_items(ended.output, at_most=checks)
+    except MalformedValueError:
+        return []
+    held = [answer.tag for answer in answers].count("P")
+    failed = held + 1 == len(answers) and answers[-1].tag != "P"
+    return answers if failed or held == len(answers) == checks else []
 
 
 def compare(check: Check, item: Item) -> Finding:

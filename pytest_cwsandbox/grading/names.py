@@ -19,6 +19,7 @@ MODULES = sys.stdlib_module_names
 # What may run a text as code: with the solution's text only beside the solution.
 RUNS = frozenset({"eval", "exec", "compile", "__import__", "builtins", "code", "ctypes"})
 RUNS |= {"importlib", "marshal", "os", "pickle", "runpy", "shelve", "subprocess", "timeit"}
+CHAIN = (ast.Call, ast.Attribute, ast.Subscript)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -65,6 +66,13 @@ def bound_outside(statement: ast.stmt) -> set[str]:
 def _scopes(statement: ast.stmt) -> Iterator[ast.AST]:
     inner = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
     return (node for node in ast.walk(statement) if isinstance(node, inner))
+
+
+def root_name(node: ast.expr) -> str:
+    """The name that a run of calls, attributes and items starts at; "" if it starts at none."""
+    while isinstance(node, CHAIN):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def as_modules(node: ast.AST) -> set[str]:
@@ -127,8 +135,10 @@ class Setup:
         """The statements that run beside the solution: no more of the test's own than is used."""
         kept: list[ast.stmt] = []
         needed = set(used)
+        helpers = self.helpers
         for statement in reversed(self.statements):
-            binds = bound_outside(statement)
+            # What binds nothing may change what it names.
+            binds = bound_outside(statement) or loaded(statement) & helpers
             if statement not in self.own or not binds or binds & needed:
                 kept.append(statement)
                 needed |= loaded(statement)

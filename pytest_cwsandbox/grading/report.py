@@ -26,8 +26,8 @@ class Item:
     text: str
 
 
-def read_items(output: bytes) -> list[Item]:
-    """The items; raises ``MalformedValueError``."""
+def read_items(output: bytes, *, at_most: int) -> list[Item]:
+    """The items; raises ``MalformedValueError``, also for more than ``at_most`` of them."""
     try:
         text = output.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -35,6 +35,8 @@ def read_items(output: bytes) -> list[Item]:
     items: list[Item] = []
     position = 0
     while position < len(text):
+        if len(items) == at_most:
+            raise MalformedValueError("too many items")
         tag, length, position = header(text, position)
         body = text[position : position + length]
         if len(body) != length or tag not in {"V", "P", "W", *VERDICTS}:

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, cast
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.grading.names import (
     BUILTINS,
+    CHAIN,
     MODULES,
     RUNS,
     bound_inside,
     definitions,
     loaded,
+    root_name,
 )
+from pytest_cwsandbox.grading.secrecy import check_definition, results
 from pytest_cwsandbox.grading.unroll import unroll
 
 if TYPE_CHECKING:
@@ -28,8 +31,12 @@ if TYPE_CHECKING:
 
 VALUE = "__value__"  # stands in a judged assert for a value that came from the solution
 # Calls that ask a result for more than its value, and so are made beside the solution.
+# Methods of plain values, which the judge calls: on a solution's object they could say anything.
+PLAIN = (str, bytes, bytearray, int, float, complex, list, tuple, set, frozenset, dict, range)
+METHODS = frozenset(
+    name for kind in PLAIN for name in dir(kind) if callable(getattr(kind, name))
+) - {"__class__"}
 ASKS = frozenset({"asyncio", "callable", "hasattr", "getattr", "str", "repr"})
-CHAIN = (ast.Call, ast.Attribute, ast.Subscript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,35 @@ class Splitter:
         """What the reference solution defines, for names that nothing else explains."""
         return definitions(self.solution)
 
+    @cached_property
+    def results(self) -> frozenset[str]:
+        """Variables of the setup that hold results of the solution."""
+        return results(self.setup, self.entry_point)
+
+    @cached_property
+    def methods(self) -> frozenset[str]:
+        """Methods that are the solution's own, as far as the reference solution tells."""
+        try:
+            tree = ast.parse(self.solution)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return frozenset()
+        return frozenset(
+            inner.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+            for inner in node.body
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
+
+    @cached_property
+    def classes(self) -> frozenset[str]:
+        """What the reference solution defines as a class."""
+        try:
+            statements = ast.parse(self.solution).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return frozenset()
+        return frozenset(s.name for s in statements if isinstance(s, ast.ClassDef))
+
     def owned(self, name: ast.Name, local: set[str], parent: ast.AST | None) -> bool:
         """Whether the name is the solution's."""
         if name.id in local or name.id in self.setup.names:
@@ -69,6 +105,17 @@ class Splitter:
             return True
         as_module = name.id in MODULES and isinstance(parent, ast.Attribute)
         return not (as_module or name.id in BUILTINS)
+
+    def _stops(self, name: ast.Name) -> frozenset[str]:
+        """Methods that the judge calls on what the solution made of the name."""
+        if name.id in self.setup.given:
+            return METHODS
+        made_by = self.entry_point if name.id in self.results else name.id
+        if made_by in self.classes or (not self.reference and made_by[:1].isupper()):
+            return frozenset()
+        if made_by not in self.reference | {self.entry_point}:
+            return frozenset()  # such as a variable that holds the solution's nodes
+        return METHODS - self.methods
 
     def check(self, statement: ast.Assert, text: str) -> Check:
         return self._plain(statement.test, text) or self._split(statement, text)
@@ -122,7 +169,9 @@ class Splitter:
                 continue
             if not self.owned(name, local, parents.get(name)):
                 continue
-            chain = _chain(name, parents)
+            chain = _chain(name, parents, self._stops(name))
+            if name.id not in self.reference:
+                check_definition(self.setup, name.id, text)
             self._check_wrapping(name, chain, text)
             whole = self._whole(chain, parents, local, text)
             if whole is not chain and _compares(whole, apart=chain):
@@ -162,7 +211,7 @@ class Splitter:
         inner, around = node, parents.get(node)
         while around is not None:
             if isinstance(around, ast.Call) and around.func is not inner:
-                root = _root(around.func)
+                root = root_name(around.func)
                 asks = root in ASKS and not _compares(around, apart=node)
                 if (root in RUNS or asks) and root not in self.setup.helpers:
                     return around
@@ -170,9 +219,9 @@ class Splitter:
         return None
 
     def _check_receiver(self, call: ast.Call, text: str) -> None:
-        if _root(call.func) in self.setup.helpers:
+        if root_name(call.func) in self.setup.helpers:
             raise ConfigurationError(
-                f"{text!r} hands the solution to the test's own {_root(call.func)}, which would"
+                f"{text!r} hands the solution to the test's own {root_name(call.func)}, which would"
                 " then run beside it; write asserts that call the solution"
             )
 
@@ -203,8 +252,11 @@ def _place(calls: list[ast.expr]) -> ast.Call:
     return ast.Call(ast.Name(VALUE, ast.Load()), [ast.Constant(len(calls) - 1)], [])
 
 
-def _chain(name: ast.Name, parents: dict[ast.AST, ast.AST]) -> ast.expr:
-    """The longest run of calls, attributes and items that starts at the name."""
+def _chain(name: ast.Name, parents: dict[ast.AST, ast.AST], stops: frozenset[str]) -> ast.expr:
+    """The longest run of calls, attributes and items that starts at the name.
+
+    It ends before a call of a method in ``stops`` on a result.
+    """
     node: ast.expr = name
     while True:
         parent = parents.get(node)
@@ -212,6 +264,10 @@ def _chain(name: ast.Name, parents: dict[ast.AST, ast.AST]) -> ast.expr:
             return node
         base = parent.func if isinstance(parent, ast.Call) else parent.value
         if base is not node:
+            return node
+        above = parents.get(parent)
+        called = isinstance(above, ast.Call) and above.func is parent
+        if called and isinstance(parent, ast.Attribute) and parent.attr in stops:
             return node
         node = parent
 
@@ -221,12 +277,6 @@ def _up(parents: dict[ast.AST, ast.AST], node: ast.AST) -> ast.AST | None:
     while isinstance(above, ast.keyword | ast.Starred):
         above = parents.get(above)
     return above
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, CHAIN):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _compares(node: ast.AST, apart: ast.AST | None = None) -> bool:

@@ -259,6 +259,21 @@ ATTACKS = (
         "def f(x):\n    l = []\n    for _ in range(190): l = [l]\n    return l\n",
         ("assert sorted(f(1)) == [[1]]",),
     ),
+    Row("is a subset of everything", ALWAYS, ("assert f(3).issubset({1, 2, 3})",)),
+    Row("starts with everything", ALWAYS, ("assert f(3).startswith('abc')",)),
+    Row("equals by its own method", ALWAYS, ("assert f(3).__eq__(4)",)),
+    Row(
+        "starts with everything, out of the setup",
+        ALWAYS,
+        ("assert result.startswith('abc')",),
+        setup="result = f(3)",
+    ),
+    Row(
+        "makes the judge name a number too long to show",
+        "def add(a, b): return 10**5000\n",
+        ("assert {3: 1}[add(1, 2)] == 1",),
+    ),
+    Row("sends five million values", frame("b'V0:' * 5_500_000")),
     # The tests' setup.
     Row(
         "looks for the expected value in the setup",

@@ -55,6 +55,8 @@ def test_a_plain_assert_needs_no_judge(
         ("assert f(1) is f", ["f(1)", "f"], "{0} is {1}"),
         ("assert list(map(f, [1])) == [2]", ["map(f, [1])"], "list({0}) == [2]"),
         ("assert f(1) != 2", ["f(1)"], "{0} != 2"),
+        ("assert f(1).issubset({1})", ["f(1)"], "{0}.issubset({{1}})"),
+        ("assert f(1)[0].upper() == 'A'", ["f(1)[0]"], "{0}.upper() == 'A'"),
         ("assert f(1) in (1, 2)", ["f(1)"], "{0} in (1, 2)"),
         ("assert all(f(i) == i for i in range(2))", ["f(0)", "f(1)"], "all([{0} == 0, {1} == 1])"),
         (
@@ -121,6 +123,19 @@ def test_a_module_is_the_real_one_also_if_the_reference_imports_it() -> None:
         ("assert parse(f(1)) == 2", "def parse(s): return eval(s)", "eval"),
         ("assert list(map(eval, f(1))) == [2]", "", "text"),
         ("assert any(f(x) == y for x in g() for y in [1])", "", "compares"),
+        ("assert check(1, 2)", "def check(x, y): return f(x) == y", "decides beside"),
+        ("assert check(1, 2)", "check = lambda x, y: f(x) == y", "decides beside"),
+        ("assert T().run() == 1", "class T:\n    def run(s): return f(1)", "decides beside"),
+        ("assert check(1, 2)", "def check(x, y): return g(x) == y", "makes of the solution"),
+        ("assert OK", "RESULT = f(3)\nOK = (RESULT == 4)", "decides beside"),
+        ("assert OK", "RESULT = f(3)\nOK = RESULT.__eq__(4)", "decides beside"),
+        ("assert OK", "OK = {4: True}[f(3)]", "decides beside"),
+        ("assert f(CASES[0][0]) == CASES[0][1]", "CASES = [([1], 3)]", "literal"),
+        ("assert f(CASES[0][0]) == CASES[0][1]", "CASES = (((1,), 3),)", "literal"),
+        ("assert f(D['in']) == want", "D = {'in': 1, 'out': 2}\nwant = D['out']", "literal"),
+        ("assert f(*ARGS) == WANT", "ARGS, WANT = ([1],), 5", "literal"),
+        ("assert f(case()[0]) == case()[1]", "def case(): return 1, 2", "literal"),
+        ("assert RESULT == C[1]", "C = [1, 2]\nRESULT = f(C[0])", "literal"),
     ],
 )
 def test_what_cannot_be_graded_is_said_at_once(test: str, setup: str, message: str) -> None:
