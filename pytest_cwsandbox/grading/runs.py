@@ -125,6 +125,8 @@ class Runs:
             SandboxExecutionError,
             SandboxNotRunningError,
             SandboxRequestTimeoutError,
+            SandboxStreamBackpressureError,
+            SandboxStreamTruncatedError,
             SandboxTimeoutError,
             SandboxUnavailableError,
         )
@@ -149,6 +151,11 @@ class Runs:
             if own and overdue and not isinstance(error, SandboxRequestTimeoutError):
                 raise _SuspectError(
                     Verdict.TIMEOUT, f"nothing ended the program within {limits.outer_seconds:g} s"
+                ) from None
+            if isinstance(error, SandboxStreamBackpressureError | SandboxStreamTruncatedError):
+                # No honest result is so large that a service would cut it short.
+                raise _SuspectError(
+                    Verdict.OUTPUT_LIMIT, "flooded the channel of the result"
                 ) from None
             died = isinstance(error, SandboxNotRunningError | SandboxExecutionError)
             if died and not isinstance(error, SandboxUnavailableError) and await _is_over(sandbox):
