@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from cwsandbox import Process, ProcessResult, Sandbox
+    from cwsandbox import CWSandboxError, Process, ProcessResult, Sandbox
 
     from pytest_cwsandbox.grading.limits import Limits
 
@@ -120,16 +120,7 @@ class Runs:
         self, sandbox: Sandbox, script: tuple[str, ...], arguments: Sequence[str]
     ) -> Ended:
         """Run the script once; raises ``_SuspectError`` for what needs a second look."""
-        from cwsandbox import (
-            CWSandboxError,
-            SandboxExecutionError,
-            SandboxNotRunningError,
-            SandboxRequestTimeoutError,
-            SandboxStreamBackpressureError,
-            SandboxStreamTruncatedError,
-            SandboxTimeoutError,
-            SandboxUnavailableError,
-        )
+        from cwsandbox import CWSandboxError
 
         limits = self._limits
         given = [str(limits.cpu_seconds), str(limits.wall_seconds), str(limits.memory_bytes)]
@@ -147,21 +138,9 @@ class Runs:
             raise InfrastructureError("the sandbox was taken away under the program") from None
         except CWSandboxError as error:
             overdue = time.monotonic() - started > 0.9 * limits.outer_seconds
-            own = isinstance(error, SandboxTimeoutError)
-            if own and overdue and not isinstance(error, SandboxRequestTimeoutError):
-                raise _SuspectError(
-                    Verdict.TIMEOUT, f"nothing ended the program within {limits.outer_seconds:g} s"
-                ) from None
-            if isinstance(error, SandboxStreamBackpressureError | SandboxStreamTruncatedError):
-                # No honest result is so large that a service would cut it short.
-                raise _SuspectError(
-                    Verdict.OUTPUT_LIMIT, "flooded the channel of the result"
-                ) from None
-            died = isinstance(error, SandboxNotRunningError | SandboxExecutionError)
-            if died and not isinstance(error, SandboxUnavailableError) and await _is_over(sandbox):
-                raise _SuspectError(
-                    Verdict.SANDBOX_KILLED, "the sandbox died under the program"
-                ) from error
+            suspicion = await _suspicion(error, sandbox, overdue=overdue)
+            if suspicion is not None:
+                raise suspicion from error
             raise InfrastructureError(f"the sandbox service failed: {error}") from error
         ended = Ended(result.returncode, result.stdout_bytes)
         if complaint := result.stderr.strip():
@@ -178,6 +157,36 @@ class Runs:
                 Verdict.TIMEOUT, f"used more than {limits.cpu_seconds} s of CPU"
             )
         return ended
+
+
+async def _suspicion(
+    error: CWSandboxError, sandbox: Sandbox, *, overdue: bool
+) -> _SuspectError | None:
+    """What the program may have done to make the SDK raise ``error``; None if it is the service's.
+
+    ``overdue`` says that the exec had all the time that the SDK gives it.
+    """
+    from cwsandbox import (
+        SandboxExecutionError,
+        SandboxNotRunningError,
+        SandboxRequestTimeoutError,
+        SandboxStreamBackpressureError,
+        SandboxStreamTruncatedError,
+        SandboxTimeoutError,
+        SandboxUnavailableError,
+    )
+
+    if isinstance(error, SandboxTimeoutError):
+        if overdue and not isinstance(error, SandboxRequestTimeoutError):
+            return _SuspectError(Verdict.TIMEOUT, "nothing ended the program in time")
+        return None
+    if isinstance(error, SandboxStreamBackpressureError | SandboxStreamTruncatedError):
+        # No honest result is so large that a service would cut it short.
+        return _SuspectError(Verdict.OUTPUT_LIMIT, "flooded the channel of the result")
+    died = isinstance(error, SandboxNotRunningError | SandboxExecutionError)
+    if died and not isinstance(error, SandboxUnavailableError) and await _is_over(sandbox):
+        return _SuspectError(Verdict.SANDBOX_KILLED, "the sandbox died under the program")
+    return None
 
 
 async def _command(sandbox: Sandbox, script: tuple[str, ...], arguments: list[str]) -> list[str]:
