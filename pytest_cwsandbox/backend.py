@@ -112,7 +112,7 @@ def connect(
     if kind == "hosted" and faults:
         raise BackendError("only the local runner injects faults: use --cwsandbox-backend=local")
     ours = kind == "local" and (bool(faults) or not runner.inherited(os.environ))
-    if not ours:  # no runner of ours leaves its traces
+    if export and not ours:  # no runner of ours leaves its traces
         mark_used(folder)
     saved = {name: os.environ.get(name) for name in _VARIABLES} if export else {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -116,7 +117,8 @@ def grading_session(options: BackendOptions, *, faults: Sequence[str] = ()) -> I
     """
     from cwsandbox import Session
 
-    folder = Path(tempfile.mkdtemp(prefix="cwsandbox-grade-"))
+    # Made only if a runner is started here, which removes it whatever ends this process.
+    folder = Path(tempfile.gettempdir(), f"cwsandbox-grade-{secrets.token_hex(8)}")
     try:
         connected = backend.connect(options, folder, lifeline=os.getpid(), faults=faults)
         defaults = connected.defaults(

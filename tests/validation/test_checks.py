@@ -210,6 +210,15 @@ def test_a_reward_that_leaves_a_daemon_is_cleared_up(new: Callable[..., RewardPr
     assert all(gone(pid) for pid in started)
 
 
+def test_a_killed_reward_process_leaves_no_folder(
+    new: Callable[..., RewardProcess], tmp_path: Path
+) -> None:
+    reward = new("honest", TMPDIR=str(tmp_path))
+    assert reward.call([Case(FIRST, answer(FIRST.reference_solution))]).rewards == (1.0,)
+    reward.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def processes_with(mark: str) -> list[int]:
     """The processes that have this text in their environment."""
     found = []
