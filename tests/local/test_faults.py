@@ -255,12 +255,21 @@ class TestStarting:
         finally:
             runner.stop(tmp_path)
 
-    def test_an_inherited_runner_is_not_taken_for_a_faulty_one(self) -> None:
-        with grading_session(BackendOptions("local")):
-            inherited = os.environ["CWSANDBOX_BASE_URL"]
-            with faulty_session("exec-lost"):
-                assert os.environ["CWSANDBOX_BASE_URL"] != inherited
-            assert os.environ["CWSANDBOX_BASE_URL"] == inherited
+    def test_an_inherited_runner_is_not_taken_for_a_faulty_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        served = runner.join_or_start(tmp_path, lifeline=os.getpid())
+        try:
+            for name, value in served.environment({}).items():
+                monkeypatch.setenv(name, value)
+            with (
+                faulty_session("create-unavailable") as session,
+                pytest.raises(SandboxUnavailableError),
+            ):
+                session.sandbox().start().result()
+            assert os.environ["CWSANDBOX_BASE_URL"] == served.address
+        finally:
+            runner.stop(tmp_path)
 
     def test_the_hosted_service_cannot_be_asked_for_faults(
         self, monkeypatch: pytest.MonkeyPatch
