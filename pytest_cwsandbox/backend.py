@@ -100,9 +100,11 @@ def connect(
     *,
     lifeline: int,
     faults: Sequence[str] = (),
-    export: bool = False,
+    controlled: bool = False,
 ) -> Backend:
-    """Reach the backend; with ``export``, set this process's environment for the SDK.
+    """Reach the backend and set this process's environment, which the SDK reads at every call.
+
+    ``controlled`` says that a controller sweeps what the run leaves.
 
     The local runner of the run whose ``folder`` this is gets started when it is not there yet, and
     ends with the process ``lifeline``. With ``faults`` it is never one that this process inherits.
@@ -112,9 +114,9 @@ def connect(
     if kind == "hosted" and faults:
         raise BackendError("only the local runner injects faults: use --cwsandbox-backend=local")
     ours = kind == "local" and (bool(faults) or not runner.inherited(os.environ))
-    if export and not ours:  # no runner of ours leaves its traces
+    if controlled and not ours:  # no runner of ours leaves its traces
         mark_used(folder)
-    saved = {name: os.environ.get(name) for name in _VARIABLES} if export else {}
+    saved = {name: os.environ.get(name) for name in _VARIABLES}
 
     def restore() -> None:
         for name, value in saved.items():
@@ -127,6 +129,7 @@ def connect(
     os.environ.setdefault("CWSANDBOX_DISABLE_SIGNAL_HANDLERS", "1")
     if kind == "hosted":
         address, auth = hosted(options)
+        os.environ["CWSANDBOX_BASE_URL"] = address  # to the SDK the variable is worth more
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
     variables: Mapping[str, str] = os.environ
     if not ours:
@@ -135,8 +138,7 @@ def connect(
         check_image(options.image or local_image())
         served = runner.join_or_start(folder, lifeline=lifeline, faults=faults)
         variables = served.environment(os.environ)
-        exported = variables if export else {name: variables[name] for name in runner.NO_PROXY}
-        os.environ.update(exported)
+        os.environ.update(variables)
     return Backend(
         "local",
         variables["CWSANDBOX_BASE_URL"],

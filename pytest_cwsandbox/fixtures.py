@@ -57,7 +57,7 @@ def _cwsandbox_backend(pytestconfig: pytest.Config) -> Generator[backend.Backend
     run = pytestconfig.stash[RUN]
     options = pytestconfig.stash[SETTINGS].backend_options
     try:
-        connected = backend.connect(options, run.folder, lifeline=run.controller, export=True)
+        connected = backend.connect(options, run.folder, lifeline=run.controller, controlled=True)
     except UserError as error:
         pytest.fail(f"cwsandbox: {error}", pytrace=False)
     yield connected
