@@ -60,6 +60,8 @@ class Child:
     def __init__(self, account: str) -> None:
         import pytest
 
+        if account == "root" and os.geteuid() != 0:
+            pytest.skip("needs root")
         self.state_dir = Path(tempfile.mkdtemp(prefix="cwsandbox-test-"))
         self.state_dir.chmod(0o755)
         python, user = sys.executable, None
@@ -69,8 +71,6 @@ class Child:
                 python, user = _readable_python(), 60_000 + secrets.randbelow(5000)
                 path = _readable_packages(self.state_dir / "packages")
                 os.chown(self.state_dir, user, user)
-        elif account == "root":
-            pytest.skip("needs root")
         self.work_dir = self.state_dir / "state"
         self.work_dir.mkdir()
         if user is not None:
