@@ -66,11 +66,10 @@ class Child:
         self.state_dir.chmod(0o755)
         python, user = sys.executable, None
         path = [str(TESTS.parent)]
-        if os.geteuid() == 0:
-            if account == "ordinary user":
-                python, user = _readable_python(), 60_000 + secrets.randbelow(5000)
-                path = _readable_packages(self.state_dir / "packages")
-                os.chown(self.state_dir, user, user)
+        if os.geteuid() == 0 and account == "ordinary user":
+            python, user = _readable_python(), 60_000 + secrets.randbelow(5000)
+            path = _readable_packages(self.state_dir / "packages")
+            os.chown(self.state_dir, user, user)
         self.work_dir = self.state_dir / "state"
         self.work_dir.mkdir()
         if user is not None:
