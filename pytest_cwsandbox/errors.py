@@ -4,8 +4,11 @@ HarnessError
 ├── UserError                the user can mend it: the message names what and the remedy
 │   ├── ProblemFileError     a row or file of problems or completions that cannot be used
 │   ├── ConfigurationError   a problem that cannot be graded, such as one without tests
-│   └── BackendError         no sandbox backend can be had: credentials, host, isolation
+│   ├── BackendError         no sandbox backend can be had: credentials, host, isolation
+│   └── EndpointError        the model's endpoint refuses every request: key, model, settings
+├── ContextExceededError     a conversation has outgrown the model's context: the model's doing
 └── InfrastructureError      the sandbox service failed; it says nothing about the graded program
+    └── ModelError           the model's endpoint failed; it says nothing about the model
 """
 
 from __future__ import annotations
@@ -33,3 +36,15 @@ class BackendError(UserError):
 
 class InfrastructureError(HarnessError):
     """The sandbox service failed after every retry; never a reward, never the model's doing."""
+
+
+class EndpointError(UserError):
+    """The model's endpoint refuses every request; the message names the setting to mend."""
+
+
+class ContextExceededError(HarnessError):
+    """A conversation has outgrown the model's context."""
+
+
+class ModelError(InfrastructureError):
+    """The model's endpoint failed after every retry, or its answer could not be read."""

@@ -1,0 +1,66 @@
+"""A policy: whatever continues a conversation. An endpoint, a trainer's model, a plain function."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from pytest_cwsandbox.rollouts.messages import AssistantMessage, Message, ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One answer of a policy.
+
+    ``finish_reason`` is Chat Completions' word, "" when unknown. Token counts are of this request:
+    prompt in, answer out. ``logprobs`` has the form of a Chat Completions choice; token ids come
+    from endpoints that return them.
+    """
+
+    message: AssistantMessage
+    finish_reason: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    logprobs: dict[str, object] | None = None
+    token_ids: tuple[int, ...] | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+
+
+class Policy(Protocol):
+    """Continues a conversation.
+
+    ``generate`` raises ``ModelError`` when the endpoint failed after its retries,
+    ``ContextExceededError`` when the conversation is too long for the model, and ``EndpointError``
+    when no request can succeed.
+    """
+
+    async def generate(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition]
+    ) -> Generation | AssistantMessage: ...
+
+
+class FunctionPolicy:
+    """A plain function, sync or async, of messages and tools; a text is an answer without calls."""
+
+    def __init__(
+        self,
+        function: Callable[
+            [Sequence[Message], Sequence[ToolDefinition]],
+            Generation | AssistantMessage | str | Awaitable[Generation | AssistantMessage | str],
+        ],
+    ) -> None:
+        self._function = function
+
+    async def generate(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition]
+    ) -> Generation | AssistantMessage:
+        answer = self._function(messages, tools)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, str):
+            return {"role": "assistant", "content": answer}
+        return cast("Generation | AssistantMessage", answer)
