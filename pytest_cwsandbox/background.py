@@ -20,7 +20,7 @@ class Background:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
-            target=self._loop.run_forever, name="cwsandbox-grading", daemon=True
+            target=self._loop.run_forever, name="cwsandbox-background", daemon=True
         )
         self._thread.start()
 

@@ -7,8 +7,8 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.background import Background
+from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.grading.limits import Limits
 from pytest_cwsandbox.grading.runs import ENVIRONMENT, ProgramFailedError, Runs, Tally
 from pytest_cwsandbox.outcome import Outcome, Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -63,4 +63,4 @@ class FunctionPolicy:
             answer = await answer
         if isinstance(answer, str):
             return {"role": "assistant", "content": answer}
-        return cast("Generation | AssistantMessage", answer)
+        return answer

@@ -81,7 +81,7 @@ class Trajectory:
         for name in ("messages", "tools"):
             fields[name] = tuple(_list(fields, name))
         fields["choices"] = tuple(_choice(choice) for choice in _list(fields, "choices"))
-        fields["stop_reason"] = StopReason(fields.get("stop_reason"))
+        fields["stop_reason"] = StopReason(str(fields.get("stop_reason")))
         return cls(**fields)  # type: ignore[arg-type]  # the field names are checked by the call itself
 
 
