@@ -83,9 +83,16 @@ class Grader(SandboxGrader):
         tests = _tests(problem, self._held_out if held_out is None else held_out)
         return self._grade_as(tests, extract_code(completion, tests.entry_point))
 
-    def grade_code(self, problem: Problem, code: str) -> OperationRef[Outcome]:
+    def grade_code(
+        self, problem: Problem, code: str, *, held_out: bool | None = None
+    ) -> OperationRef[Outcome]:
         """Grade what is code already, with nothing around it. Raises as ``grade`` does."""
-        return self._grade_as(_tests(problem, self._held_out), normalise(code))
+        tests = _tests(problem, self._held_out if held_out is None else held_out)
+        return self._grade_as(tests, normalise(code))
+
+    def check(self, problem: Problem, *, held_out: bool | None = None) -> None:
+        """Raise ``ConfigurationError`` for a problem that cannot be graded."""
+        _tests(problem, self._held_out if held_out is None else held_out)
 
     def _grade_as(self, tests: Tests, code: str | None) -> OperationRef[Outcome]:
         written = code if code and code.strip() else None

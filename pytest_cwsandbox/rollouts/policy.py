@@ -43,17 +43,22 @@ class Policy(Protocol):
     ) -> Generation | AssistantMessage: ...
 
 
+if TYPE_CHECKING:
+    Said = Generation | AssistantMessage | str
+    PolicyFunction = Callable[[Sequence[Message], Sequence[ToolDefinition]], Said | Awaitable[Said]]
+
+
+def as_policy(policy: Policy | PolicyFunction) -> Policy:
+    """A policy as it is, or a plain function as one."""
+    return policy if hasattr(policy, "generate") else FunctionPolicy(policy)
+
+
 class FunctionPolicy:
     """A plain function, sync or async, of messages and tools; a text is an answer without calls."""
 
-    def __init__(
-        self,
-        function: Callable[
-            [Sequence[Message], Sequence[ToolDefinition]],
-            Generation | AssistantMessage | str | Awaitable[Generation | AssistantMessage | str],
-        ],
-    ) -> None:
+    def __init__(self, function: PolicyFunction) -> None:
         self._function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
 
     async def generate(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition]

@@ -1,0 +1,126 @@
+"""Where episodes run: a problem or a task in, a trajectory with its reward out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.outcome import Outcome, Verdict
+from pytest_cwsandbox.pool import SandboxPool
+from pytest_cwsandbox.problems import Problem
+from pytest_cwsandbox.rollouts.agent import check_task, work
+from pytest_cwsandbox.rollouts.episode import run_episode
+from pytest_cwsandbox.rollouts.judged import judged
+from pytest_cwsandbox.rollouts.options import RolloutOptions
+from pytest_cwsandbox.rollouts.prompts import problem_messages
+from pytest_cwsandbox.rollouts.sandbox_tools import named_tools
+from pytest_cwsandbox.rollouts.task_reward import place_files
+from pytest_cwsandbox.rollouts.workplace import Workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cwsandbox import Session
+
+    from pytest_cwsandbox.grading import Grader
+    from pytest_cwsandbox.rollouts.policy import Policy
+    from pytest_cwsandbox.rollouts.tasks import Task
+    from pytest_cwsandbox.rollouts.trajectory import Trajectory
+
+SOLVER_TOOLS = ("execute_code", "submit_solution")
+FENCE = "```"
+
+
+class Environment:
+    """Runs episodes in sandboxes of ``session``, at most ``concurrency`` at once.
+
+    ``grader`` judges what is submitted, in sandboxes of its own. Belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        grader: Grader,
+        *,
+        retries: int = 2,
+        concurrency: int = 32,
+        tags: Sequence[str] = (),
+    ) -> None:
+        self._grader = grader
+        self._retries = retries
+        self._tags = tuple(tags)
+        self._pool = SandboxPool(session, size=concurrency, retries=retries)
+
+    async def rollout(
+        self,
+        policy: Policy,
+        goal: Problem | Task,
+        options: RolloutOptions | None = None,
+        *,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Trajectory:
+        """Run one episode and judge it. No sandbox of it is left, however it ends.
+
+        Raises ``ConfigurationError`` for what cannot be judged, before anything runs, and
+        ``EndpointError`` where the model's endpoint refuses every request.
+        """
+        options = options or RolloutOptions()
+        workplace = self._workplace(goal, dict(annotations or {}))
+        try:
+            if isinstance(goal, Problem):
+                trajectory = await self._solve(policy, goal, workplace, options)
+            else:
+                check_task(goal, options)
+                trajectory = await work(policy, goal, workplace, options)
+        finally:
+            await asyncio.shield(workplace.close())
+        return replace(trajectory, metadata={**trajectory.metadata, "tags": list(self._tags)})
+
+    def _workplace(self, goal: Problem | Task, annotations: dict[str, str]) -> Workplace:
+        return Workplace(
+            lambda: self._pool.take(annotations=annotations),
+            self._pool.give_back,
+            prepare=None
+            if isinstance(goal, Problem)
+            else lambda sandbox: place_files(sandbox, goal.files),
+            retries=self._retries,
+        )
+
+    async def _solve(
+        self, policy: Policy, problem: Problem, workplace: Workplace, options: RolloutOptions
+    ) -> Trajectory:
+        self._grader.check(problem, held_out=options.held_out)
+        tools = options.tools or named_tools(SOLVER_TOOLS, timeout_seconds=options.tool_seconds)
+        messages = problem_messages(
+            problem,
+            visible=options.visible,
+            held_out=options.held_out,
+            system_prompt=options.system_prompt,
+        )
+        episode = await run_episode(policy, messages, tools, workplace, options.limits)
+        grading = time.monotonic()
+        grade = None
+        if episode.submission is not None:
+            await workplace.close()  # its slot and memory are free while the grade runs
+            grade = await self._judge(problem, episode.submission, held_out=options.held_out)
+        return judged(
+            episode,
+            grade,
+            policy=policy,
+            goal=problem,
+            tools=tools,
+            workplace=workplace,
+            grade_seconds=time.monotonic() - grading,
+            price=options.price,
+        )
+
+    async def _judge(self, problem: Problem, answer: str, *, held_out: bool) -> Outcome:
+        # Some models hand in a whole message: then the code in it counts.
+        grade = self._grader.grade if answer.lstrip().startswith(FENCE) else self._grader.grade_code
+        try:
+            return await grade(problem, answer, held_out=held_out)
+        except InfrastructureError as error:
+            return Outcome(Verdict.INFRASTRUCTURE_ERROR, str(error))
