@@ -1,4 +1,4 @@
-"""`@pytest.mark.problems`: every problem, or every sample of it, becomes an item."""
+"""`@pytest.mark.problems` and `tasks`: every problem or task, or sample of it, becomes an item."""
 
 from __future__ import annotations
 
@@ -9,20 +9,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.options import NAMED_SOURCES
 from pytest_cwsandbox.problems import load
-from pytest_cwsandbox.settings import NAMED_SOURCES, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_cwsandbox.problems import Problem
+    from pytest_cwsandbox.rollouts.tasks import Task
+    from pytest_cwsandbox.settings import Settings
 
-MARKER = (
+PROBLEMS_MARKER = (
     "problems(source=None, samples=1, group=None): run the test once per problem and sample. "
     "The source is bundled, toy or a path; without one it comes from --cwsandbox-problems, which "
     "knows mbpp and mbpp-sanitized too. "
     "`group` names the samples in the report."
 )
+TASKS_MARKER = (
+    "tasks(source=None, samples=1, group=None): run the test once per task and sample. The source "
+    "is bundled or a path; without one it comes from --cwsandbox-tasks."
+)
+# What a marker parametrizes, by the marker's name.
+ARGUMENTS = {"problems": "problem", "tasks": "task"}
 # Coroutine tests that ask for one of these are run by pytest-asyncio, whatever its mode.
 FIXTURES = frozenset(
     {
@@ -31,8 +39,10 @@ FIXTURES = frozenset(
         "grade_exit_code",
         "problem",
         "record_reward",
+        "rollout",
         "sandbox",
         "sandbox_factory",
+        "task",
     }
 )
 ASYNC_MARKERS = ("asyncio", "anyio", "trio")
@@ -41,7 +51,7 @@ _OFFLINE_SOURCES = ("bundled", "toy")
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What a ``problems`` marker says."""
+    """What a ``problems`` or ``tasks`` marker says."""
 
     source: str | None
     samples: int
@@ -60,11 +70,12 @@ class Marked:
             marked = signature(*mark.args, **mark.kwargs)
         except TypeError:
             raise ValueError(
-                "the marker takes problems(source=None, samples=1, group=None)"
+                f"the marker takes {mark.name}(source=None, samples=1, group=None)"
             ) from None
         if marked.source is not None and (not isinstance(marked.source, str) or not marked.source):
             raise ValueError(f"source must be a name or a path, got {marked.source!r}")
-        if marked.source in NAMED_SOURCES and marked.source not in _OFFLINE_SOURCES:
+        online = marked.source in NAMED_SOURCES and marked.source not in _OFFLINE_SOURCES
+        if mark.name == "problems" and online:
             raise ValueError(
                 f"{marked.source} is fetched from the network, which a marker must not do: "
                 f"leave source out and run with --cwsandbox-problems={marked.source}"
@@ -85,39 +96,51 @@ def mark_coroutine(collector: pytest.Collector, obj: object) -> None:
     own = getattr(obj, "pytestmark", [])
     if any(mark.name in ASYNC_MARKERS for mark in own):
         return
-    problems = any(mark.name == "problems" for mark in own)
+    marked = any(mark.name in ARGUMENTS for mark in own)
     ours = not FIXTURES.isdisjoint(inspect.signature(obj).parameters)
-    if problems or ours or collector.get_closest_marker("problems"):
+    if marked or ours or any(collector.get_closest_marker(name) for name in ARGUMENTS):
         pytest.mark.asyncio()(obj)
 
 
+def marker(item: pytest.Item) -> pytest.Mark | None:
+    """The item's ``problems`` or ``tasks`` marker."""
+    return next(filter(None, map(item.get_closest_marker, ARGUMENTS)), None)
+
+
 def parametrize(metafunc: pytest.Metafunc, settings: Settings) -> None:
-    """Give a marked test its ``problem`` and ``sample``; a bad marker is one collection error."""
-    mark = metafunc.definition.get_closest_marker("problems")
-    if mark is None:
+    """Give a marked test its problem or task, and ``sample``.
+
+    A bad marker is one collection error.
+    """
+    marks = [mark for name in ARGUMENTS if (mark := metafunc.definition.get_closest_marker(name))]
+    if not marks:
         return
+    mark = marks[0]
     try:
+        if len(marks) > 1:
+            raise ValueError("a test takes problems or tasks, not both")
         marked = Marked.of(mark)
-        cases = list(_cases(metafunc, marked, settings))
+        load_goals = _problems if mark.name == "problems" else _tasks
+        goals = load_goals(metafunc, marked, settings)
+        if not goals:
+            raise ValueError(f"{marked.source or settings.problems} holds no {mark.name}")
     except (ValueError, UserError) as error:
         raise pytest.Collector.CollectError(
-            f"{metafunc.definition.nodeid}: @pytest.mark.problems: {error}"
+            f"{metafunc.definition.nodeid}: @pytest.mark.{mark.name}: {error}"
         ) from None
-    # An item exists per problem and sample whether or not the test asks for them by name.
-    for name in ("problem", "sample"):
+    # An item exists per goal and sample whether or not the test asks for them by name.
+    argument = ARGUMENTS[mark.name]
+    for name in (argument, "sample"):
         if name not in metafunc.fixturenames:
             metafunc.fixturenames.append(name)
-    metafunc.parametrize(("problem", "sample"), cases)
+    metafunc.parametrize((argument, "sample"), list(_cases(goals, marked.samples)))
 
 
-def _cases(metafunc: pytest.Metafunc, marked: Marked, settings: Settings) -> Iterator[object]:
-    problems = _problems(metafunc, marked, settings)
-    if not problems:
-        raise ValueError(f"{marked.source or settings.problems} holds no problems")
-    for problem in problems:
-        for sample in range(marked.samples):
-            suffix = f"-s{sample}" if marked.samples > 1 else ""
-            yield pytest.param(problem, sample, id=problem.id + suffix)
+def _cases(goals: Sequence[Problem | Task], samples: int) -> Iterator[object]:
+    for goal in goals:
+        for sample in range(samples):
+            suffix = f"-s{sample}" if samples > 1 else ""
+            yield pytest.param(goal, sample, id=goal.id + suffix)
 
 
 def _problems(metafunc: pytest.Metafunc, marked: Marked, settings: Settings) -> list[Problem]:
@@ -127,3 +150,12 @@ def _problems(metafunc: pytest.Metafunc, marked: Marked, settings: Settings) -> 
         return load(marked.source, limit=settings.limit)
     path = metafunc.config.rootpath / marked.source
     return load(str(path), limit=settings.limit)
+
+
+def _tasks(metafunc: pytest.Metafunc, marked: Marked, settings: Settings) -> list[Task]:
+    from pytest_cwsandbox.rollouts.tasks import load_tasks
+
+    source = marked.source or settings.tasks
+    if marked.source and marked.source != "bundled":
+        source = str(metafunc.config.rootpath / marked.source)
+    return load_tasks(source, limit=settings.limit)

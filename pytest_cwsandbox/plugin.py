@@ -9,9 +9,10 @@ import pytest
 from pytest_cwsandbox import backend, fixtures, parametrize, recording
 from pytest_cwsandbox.controller import Controller, XdistHooks
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.options import add_options
 from pytest_cwsandbox.problems import load, materialize
 from pytest_cwsandbox.runs.identity import RUN, Run
-from pytest_cwsandbox.settings import SETTINGS, Settings, add_options
+from pytest_cwsandbox.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -24,7 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", parametrize.MARKER)
+    for marker in (parametrize.PROBLEMS_MARKER, parametrize.TASKS_MARKER):
+        config.addinivalue_line("markers", marker)
     settings = config.stash[SETTINGS] = Settings.from_config(config)
     config.pluginmanager.register(fixtures, "cwsandbox-fixtures")
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)

@@ -15,7 +15,7 @@ import pytest
 from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
-from pytest_cwsandbox.parametrize import FIXTURES, Marked
+from pytest_cwsandbox.parametrize import FIXTURES, Marked, marker
 from pytest_cwsandbox.problems import Problem
 
 # What the SDK raises when the service itself failed; it is not imported to find that out.
@@ -182,7 +182,7 @@ def _problem(item: pytest.Item) -> Problem | None:
 def group_of(item: pytest.Item, problem: Problem | None) -> str:
     """``source/test function``, or ``source/NAME`` where the marker names the group."""
     name = getattr(item, "originalname", None) or item.name
-    mark = item.get_closest_marker("problems")
+    mark = marker(item)
     if mark is not None:
         name = Marked.of(mark).group or name
     source = problem.source if problem else item.path.stem
