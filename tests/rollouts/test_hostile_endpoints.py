@@ -1,0 +1,341 @@
+"""Whatever an endpoint does ends in one of three errors, or in an answer of the model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_cwsandbox.errors import ContextExceededError, EndpointError, HarnessError, ModelError
+from pytest_cwsandbox.rollouts.model import ModelOptions, openai_policy
+from tests.rollouts.endpoints import (
+    CLOSE,
+    HANG,
+    answer,
+    chat_answer,
+    chat_call,
+    endpoint,
+    failure,
+    reply,
+    responses_answer,
+    responses_call,
+    responses_text,
+)
+
+if TYPE_CHECKING:
+    from pytest_cwsandbox.rollouts.messages import Message
+    from pytest_cwsandbox.rollouts.policy import Generation
+    from tests.rollouts.endpoints import Endpoint
+
+KEY = "sk-very-secret"
+ASKED: list[Message] = [{"role": "user", "content": "Add two numbers."}]
+
+
+@pytest.fixture(params=["chat", "responses"])
+def api(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def ask(
+    served: Endpoint, api: str, *, retries: int = 1, times: int = 1, timeout_seconds: float = 60.0
+) -> Generation:
+    """Ask so many times and return the last answer."""
+    options = ModelOptions(
+        model="toy", api=api, retries=retries, timeout_seconds=timeout_seconds, api_key=KEY
+    )
+    policy = openai_policy(options, base_url=served.base_url)
+    try:
+        for _ in range(times):
+            generation = await policy.generate(ASKED, [])
+    finally:
+        await policy.aclose()
+    return generation
+
+
+async def error_of(
+    *replies: bytes, api: str, retries: int = 1, times: int = 1, timeout_seconds: float = 60.0
+) -> tuple[HarnessError, Endpoint]:
+    async with endpoint(*replies) as served:
+        with pytest.raises(HarnessError) as caught:
+            await ask(served, api, retries=retries, times=times, timeout_seconds=timeout_seconds)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert KEY not in message
+    assert caught.value.__cause__ is None
+    return caught.value, served
+
+
+TRUNCATED_STREAM = b'data: {"choices":[{"delta":{"content":"he'
+EMPTY = {"chat": {"choices": []}, "responses": {"output": []}}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        pytest.param(TRUNCATED_STREAM, "text/event-stream", id="truncated stream"),
+        pytest.param(b'{"choices": [{"mess', "application/json", id="truncated JSON"),
+        pytest.param(b"", "application/json", id="nothing"),
+        pytest.param(b"null", "application/json", id="null"),
+        pytest.param(b"[" * 100_000, "application/json", id="bottomless JSON"),
+        pytest.param(b'{"choices": "\xff\xfe"}', "application/json", id="invalid UTF-8"),
+        pytest.param(b'{"choices": "\xed\xa0\x80"}', "application/json", id="half a character"),
+        pytest.param(b"<html>Welcome</html>", "text/html", id="HTML page"),
+        pytest.param(b'{"choices": {}, "output": {}}', "application/json", id="ill-shaped list"),
+        pytest.param(b'{"choices": [1], "output": [1]}', "application/json", id="ill-shaped item"),
+        pytest.param(b'{"choices": [{}]}', "application/json", id="no message"),
+        pytest.param(b'{"error": {"code": 502}}', "application/json", id="error with status 200"),
+    ],
+)
+async def test_an_unreadable_answer_is_the_endpoints_after_another_try(
+    body: bytes, kind: str, api: str
+) -> None:
+    error, served = await error_of(reply(body, kind=kind), api=api)
+    assert type(error) is ModelError
+    assert len(served.bodies) == 2
+
+
+async def test_an_answer_without_choices_is_the_endpoints(api: str) -> None:
+    error, _ = await error_of(reply(EMPTY[api]), api=api)
+    assert type(error) is ModelError
+
+
+async def test_an_unreadable_answer_is_asked_for_again(api: str) -> None:
+    async with endpoint(reply('{"choices": [{"me'), answer(api)) as served:
+        assert (await ask(served, api)).message["content"] == "hello"
+
+
+async def test_unreadable_answers_and_failures_share_one_budget(api: str) -> None:
+    replies = [failure(500), reply("<html>"), failure(500), answer(api)]
+    error, served = await error_of(*replies, api=api, retries=2)
+    assert type(error) is ModelError
+    assert len(served.bodies) == 3
+
+
+async def test_a_connection_that_hangs_is_the_endpoints(api: str) -> None:
+    error, _ = await error_of(HANG, api=api, retries=0, timeout_seconds=0.2)
+    assert type(error) is ModelError
+    assert "no answer in time" in str(error)
+
+
+async def test_a_connection_that_closes_at_once_is_the_endpoints(api: str) -> None:
+    error, served = await error_of(CLOSE, api=api)
+    assert type(error) is ModelError
+    assert "no connection" in str(error)
+    assert len(served.bodies) == 2
+
+
+async def test_a_body_that_breaks_off_is_the_endpoints(api: str) -> None:
+    error, _ = await error_of(answer(api)[:-20], api=api)
+    assert type(error) is ModelError
+
+
+async def test_nobody_listening_is_the_endpoints(api: str) -> None:
+    async with endpoint(CLOSE) as gone:
+        pass
+    with pytest.raises(ModelError, match="no connection"):
+        await ask(gone, api, retries=0)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+async def test_a_passing_failure_is_retried(status: int, api: str) -> None:
+    async with endpoint(failure(status), failure(status), answer(api)) as served:
+        assert (await ask(served, api, retries=2)).message["content"] == "hello"
+
+
+async def test_a_rate_limit_says_how_long_to_wait(api: str) -> None:
+    async with endpoint(reply({}, status=429, retry_after="1"), answer(api)) as served:
+        assert (await ask(served, api)).message["content"] == "hello"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_failure_that_does_not_pass_is_the_endpoints(status: int, api: str) -> None:
+    error, served = await error_of(failure(status), api=api, retries=2)
+    assert type(error) is ModelError
+    assert f"({status}" in str(error) or f"{status}: it broke" in str(error)
+    assert len(served.bodies) == 3
+
+
+async def test_a_page_of_a_gateway_is_the_endpoints(api: str) -> None:
+    page = reply(
+        "<html>\n<h1>502 Bad Gateway</h1>", status=502, kind="text/html", retry_after_ms="1"
+    )
+    error, _ = await error_of(page, api=api)
+    assert type(error) is ModelError
+    assert "502 Bad Gateway" in str(error)
+
+
+async def test_a_rate_limit_on_tokens_is_not_the_conversations_length(api: str) -> None:
+    error, _ = await error_of(failure(429, "too many tokens per minute"), api=api)
+    assert type(error) is ModelError
+    too_large = failure(413, "tokens per minute", code="rate_limit_exceeded")
+    error, _ = await error_of(too_large, api=api)
+    assert type(error) is ModelError
+
+
+@pytest.mark.parametrize(
+    ("refusal", "remedy"),
+    [
+        pytest.param(failure(401, f"no such key: {KEY}"), "OPENAI_API_KEY", id="401"),
+        pytest.param(failure(403), "OPENAI_API_KEY", id="403"),
+        pytest.param(failure(404, "no model"), "--cwsandbox-model,", id="404"),
+        pytest.param(reply("<html>", status=404), "--cwsandbox-model-base-url", id="404 page"),
+        pytest.param(failure(402), "add credit", id="402"),
+        pytest.param(failure(429, code="insufficient_quota"), "add credit", id="quota"),
+        pytest.param(failure(400, "no such setting"), "--cwsandbox-model-api", id="400"),
+        pytest.param(reply({"detail": [{"loc": "seed"}]}, status=422), "settings", id="422"),
+        pytest.param(
+            failure(400, "'max_tokens' is too large: 9. The maximum context length is 4"),
+            "--cwsandbox-max-tokens",
+            id="max tokens",
+        ),
+    ],
+)
+async def test_what_no_request_can_mend_names_the_remedy(
+    refusal: bytes, remedy: str, api: str
+) -> None:
+    error, _ = await error_of(refusal, api=api)
+    assert type(error) is EndpointError
+    assert remedy in str(error)
+
+
+async def test_a_request_refused_after_an_answer_is_the_endpoints(api: str) -> None:
+    error, _ = await error_of(answer(api), failure(400), api=api, times=2)
+    assert type(error) is ModelError
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(400, "too much", code="context_length_exceeded"),
+        failure(400, "This model's maximum context length is 4096 tokens."),
+        failure(400, "Your input exceeds the context window of this model."),
+        failure(
+            400,
+            "request (9000 tokens) exceeds the available context size (4096 tokens)",
+            code=400,
+            type="exceed_context_size_error",
+        ),
+        failure(500, "Context size has been exceeded.", code=500),
+        failure(422, "The input is longer than the model's context length (4096 tokens)."),
+        failure(400, "Prompt is too long: 9000 tokens > 4096 maximum"),
+        failure(400, "too many tokens"),
+        reply("<html>", status=413),
+        reply({"error": "the input length exceeds the context length"}, status=400),
+        reply(
+            {"object": "error", "message": "maximum context length is 2048", "code": 400},
+            status=400,
+        ),
+    ],
+)
+async def test_a_conversation_too_long_is_told_apart(refusal: bytes, api: str) -> None:
+    error, _ = await error_of(refusal, api=api)
+    assert type(error) is ContextExceededError
+
+
+async def test_a_conversation_grown_too_long_for_the_answer_is_told_apart(api: str) -> None:
+    full = failure(400, "'max_tokens' is too large: 9. The maximum context length is 4")
+    error, _ = await error_of(answer(api), full, api=api, times=2)
+    assert type(error) is ContextExceededError
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(400, "The prompt was filtered.", code="content_filter"),
+        failure(400, "The prompt was filtered.", code="content_policy_violation"),
+        failure(400, "The prompt was filtered: usage policy", code="invalid_prompt"),
+    ],
+)
+async def test_a_filtered_prompt_is_a_refusal(refusal: bytes, api: str) -> None:
+    async with endpoint(refusal) as served:
+        generation = await ask(served, api)
+    assert generation.finish_reason == "content_filter"
+    assert generation.message["refusal"].startswith("The prompt was filtered")
+    assert generation.message["content"] is None
+
+
+async def test_a_failed_response_is_asked_for_again() -> None:
+    failed = responses_answer(status="failed", error={"code": "server_error", "message": "oops"})
+    async with endpoint(reply(failed), answer("responses")) as served:
+        assert (await ask(served, "responses")).message["content"] == "hello"
+
+
+async def test_a_failed_response_that_was_too_long_is_told_apart() -> None:
+    body = {"code": "context_length_exceeded", "message": "too long"}
+    failed = reply(responses_answer(status="failed", error=body))
+    error, served = await error_of(failed, api="responses")
+    assert type(error) is ContextExceededError
+    assert len(served.bodies) == 1
+
+
+async def test_a_choice_that_failed_is_asked_for_again() -> None:
+    failed = chat_answer(finish="error")
+    failed["choices"][0]["error"] = {"code": 502, "message": "upstream"}  # type: ignore[index]  # plain JSON
+    async with endpoint(reply(failed), answer("chat")) as served:
+        assert (await ask(served, "chat")).message["content"] == "hello"
+
+
+async def test_no_content_is_an_answer(api: str) -> None:
+    body = chat_answer(None) if api == "chat" else responses_answer()
+    async with endpoint(reply(body)) as served:
+        generation = await ask(served, api)
+    assert generation.message == {"role": "assistant", "content": None}
+    assert generation.finish_reason == "stop"
+
+
+async def test_ten_megabytes_are_an_answer(api: str) -> None:
+    long = "ä" * 5_000_000
+    async with endpoint(answer(api, long)) as served:
+        assert (await ask(served, api)).message["content"] == long
+
+
+async def test_halves_of_characters_are_replaced(api: str) -> None:
+    async with endpoint(answer(api, "a\ud800b\U0001f600\0")) as served:
+        assert (await ask(served, api)).message["content"] == "a\ufffdb\U0001f600\0"
+
+
+async def test_duplicate_and_missing_ids_are_made_unique(api: str) -> None:
+    given = ["same", "same", None, "", 7]
+    if api == "chat":
+        body = chat_answer(None, tool_calls=[chat_call(identity) for identity in given])
+    else:
+        body = responses_answer(*({**responses_call(identity), "id": None} for identity in given))
+    async with endpoint(reply(body)) as served:
+        generation = await ask(served, api)
+    ids = [call["id"] for call in generation.message["tool_calls"]]
+    assert ids == ["same", "same_2", "call_1", "call_2", "7"]
+
+
+async def test_what_a_model_calls_badly_is_kept_as_it_said_it(api: str) -> None:
+    asked = [("none", None), ("some", '{"code": '), ("text", ""), ("parsed", {"code": "1"})]
+    if api == "chat":
+        calls = [chat_call(name, None if name == "none" else name, text) for name, text in asked]
+        body = chat_answer("", tool_calls=calls)
+    else:
+        items = [
+            responses_call(name, None if name == "none" else name, text) for name, text in asked
+        ]
+        body = responses_answer(responses_text(""), *items)
+    async with endpoint(reply(body)) as served:
+        generation = await ask(served, api)
+    functions = [call["function"] for call in generation.message["tool_calls"]]
+    assert functions == [
+        {"name": "", "arguments": ""},
+        {"name": "some", "arguments": '{"code": '},
+        {"name": "text", "arguments": ""},
+        {"name": "parsed", "arguments": json.dumps({"code": "1"})},
+    ]
+    assert generation.message["content"] == ""
+
+
+async def test_calls_of_other_kinds_are_left_out(api: str) -> None:
+    if api == "chat":
+        custom = {"id": "c", "type": "custom", "custom": {"name": "grep", "input": "x"}}
+        body = chat_answer("hello", tool_calls=[custom])
+    else:
+        custom = {"type": "custom_tool_call", "call_id": "c", "name": "grep", "input": "x"}
+        body = responses_answer(responses_text(), custom)
+    async with endpoint(reply(body)) as served:
+        generation = await ask(served, api)
+    assert generation.message == {"role": "assistant", "content": "hello"}
