@@ -53,14 +53,16 @@ class SandboxPool:
         finally:
             self.give_back(sandbox)
 
-    async def take(self) -> Sandbox:
+    async def take(
+        self, *, annotations: Mapping[str, str] | None = None, working_dir: str | None = None
+    ) -> Sandbox:
         """A running sandbox, to be given back.
 
         Raises ``InfrastructureError`` when none started in ``1 + retries`` attempts.
         """
         await self._slots.acquire()
         try:
-            return await self._start()
+            return await self._start(dict(annotations or {}), working_dir)
         except BaseException:
             self._slots.release()
             raise
@@ -70,13 +72,17 @@ class SandboxPool:
         sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
         self._slots.release()
 
-    async def _start(self) -> Sandbox:
+    async def _start(self, annotations: dict[str, str], working_dir: str | None) -> Sandbox:
         from cwsandbox import CWSandboxError
 
         for attempt in range(self._retries + 1):
             if attempt:
                 await backoff(attempt)
-            sandbox = self._session.sandbox(environment_variables=self._environment)
+            sandbox = self._session.sandbox(
+                environment_variables=self._environment,
+                annotations=annotations,
+                working_dir=working_dir,
+            )
             try:
                 await sandbox  # also waits until it runs, so that a failed start shows here
             except BaseException as error:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.rollouts.workplace import ToolError
+from pytest_cwsandbox.rollouts.observations import observation
+from pytest_cwsandbox.rollouts.signatures import SANDBOX, ArgumentsError, Signature
+from pytest_cwsandbox.rollouts.workplace import CommandTimeoutError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cwsandbox import Sandbox
+
     from pytest_cwsandbox.rollouts.messages import ToolDefinition
     from pytest_cwsandbox.rollouts.workplace import Workplace
 
-__all__ = ["Submission", "Tool", "ToolError"]
+__all__ = ["CommandTimeoutError", "Submission", "Tool", "ToolError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +33,21 @@ class Submission:
 class Tool:
     """A function, and its definition for a model."""
 
-    def __init__(self, definition: ToolDefinition) -> None:
-        self.definition = definition
-        self.name = definition["function"]["name"]
+    def __init__(self, function: Callable[..., object], signature: Signature) -> None:
+        self._function = function
+        self._signature = signature
+        self._is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+        self.name = signature.name
+        self.needs_sandbox = signature.takes_sandbox
+        self.definition: ToolDefinition = {
+            "type": "function",
+            "function": {
+                "name": signature.name,
+                "description": signature.description,
+                "parameters": signature.schema,
+                "strict": True,
+            },
+        }
 
     @classmethod
     def of(
@@ -38,7 +57,40 @@ class Tool:
         name: str | None = None,
         description: str | None = None,
     ) -> Tool:
-        raise NotImplementedError
+        """A tool of a typed function with a docstring, sync or async.
+
+        A parameter named ``sandbox`` gets the episode's sandbox; the model does not see it. The
+        function returns what the model is told, or a ``Submission``; it raises ``ToolError`` to
+        tell of a failure. Raises ``ConfigurationError`` for a function that cannot be a tool.
+        """
+        return cls(function, Signature.of(function, name=name, description=description))
 
     async def call(self, arguments: str, workplace: Workplace) -> str | Submission:
-        raise NotImplementedError
+        """Call it with the JSON that a model wrote; what to tell the model.
+
+        Raises ``InfrastructureError``, and what a tool raises by a mistake of its own.
+        """
+        try:
+            values = self._signature.read(arguments)
+            if self.needs_sandbox:
+                result = await workplace.use(
+                    lambda sandbox: self._run({**values, SANDBOX: sandbox})
+                )
+            else:
+                result = await self._run(values)
+        except (ArgumentsError, ToolError) as error:
+            return observation(f"Error: {error}")
+        if isinstance(result, Submission):
+            return result
+        if isinstance(result, bytes):
+            return observation(result.decode(errors="replace"))
+        if isinstance(result, str):
+            return observation(result)
+        return observation(json.dumps(result, ensure_ascii=False, default=str))
+
+    async def _run(self, values: dict[str, object | Sandbox]) -> object:
+        if self._is_async:
+            result = self._function(**values)
+        else:  # it may block
+            result = await asyncio.to_thread(self._function, **values)
+        return await result if inspect.isawaitable(result) else result
