@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import posixpath
 import re
 from dataclasses import dataclass, field, fields
@@ -29,9 +28,9 @@ MOST_SECONDS = 24 * 3600.0
 class Task:
     """A job for a general agent: a prompt, files to start from, a command that judges the result.
 
-    Paths are absolute, or relative to the sandbox's working folder. ``files`` are placed before the
-    agent begins, ``test_files`` when it has ended. ``test_command`` then runs in the agent's own
-    sandbox: exit code 0 is reward 1.0. ``max_steps`` counts turns of the model.
+    Paths are absolute, or relative to the working folder, ``/workspace``. ``files`` are placed
+    before the agent begins, ``test_files`` when it has ended. ``test_command`` then runs in the
+    agent's own sandbox: exit code 0 is reward 1.0. ``max_steps`` counts turns of the model.
     ``timeout_seconds`` is the test command's. ``reference_solution`` is what a perfect agent
     writes, path by path; it is never placed. ``task_id`` is unique within its ``source``.
 
@@ -60,7 +59,7 @@ class Task:
             raise ConfigurationError(
                 f'field "max_steps" must be from 1 to {MOST_STEPS}, got {self.max_steps}'
             )
-        if not (math.isfinite(self.timeout_seconds) and 0 < self.timeout_seconds <= MOST_SECONDS):
+        if not 0 < self.timeout_seconds <= MOST_SECONDS:
             raise ConfigurationError(
                 f'field "timeout_seconds" must be above 0 and at most {MOST_SECONDS:.0f},'
                 f" got {self.timeout_seconds}"
@@ -132,7 +131,7 @@ def _task(row: Row, source: str) -> Task:
             test_files=_mapping(row, "test_files"),
             max_steps=int(_number(row, "max_steps", 10, whole=True)),
             tools=row.texts("tools", TOOLS),
-            timeout_seconds=float(_number(row, "timeout_seconds", 60.0)),
+            timeout_seconds=_number(row, "timeout_seconds", 60.0),
             system_prompt=row.text("system_prompt", ""),
             reference_solution=_mapping(row, "reference_solution"),
             metadata=_mapping(row, "metadata"),
