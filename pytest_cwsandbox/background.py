@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    import concurrent.futures
     from collections.abc import Coroutine
 
     from cwsandbox import OperationRef
@@ -27,7 +28,11 @@ class Background:
     def submit(self, work: Coroutine[object, object, T]) -> OperationRef[T]:
         from cwsandbox import OperationRef
 
-        return OperationRef(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return OperationRef(self.start(work))
+
+    def start(self, work: Coroutine[object, object, T]) -> concurrent.futures.Future[T]:
+        """As ``submit``, for those who may have to cancel it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""

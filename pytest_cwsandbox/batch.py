@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from pytest_cwsandbox import backend, runner, tags
+from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.errors import ConfigurationError, ProblemFileError
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.problems import load_completions
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from cwsandbox import Session
 
-    from pytest_cwsandbox.backend import BackendOptions
     from pytest_cwsandbox.grading import Grader, Limits
     from pytest_cwsandbox.problems import Completion
 
@@ -110,19 +110,27 @@ def _writing(output: Path | None) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def grading_session(options: BackendOptions, *, faults: Sequence[str] = ()) -> Iterator[Session]:
+def grading_session(
+    options: BackendOptions | None = None,
+    *,
+    faults: Sequence[str] = (),
+    sandbox_tags: tuple[str, ...] = (),
+) -> Iterator[Session]:
     """A tagged SDK session outside pytest; the local runner starts and ends with it.
 
-    ``faults`` are injected by that runner, as its ``--fault`` takes them.
+    ``faults`` are injected by that runner, as its ``--fault`` takes them; ``sandbox_tags`` replace
+    the usual ones.
     """
     from cwsandbox import Session
 
     # Made only if a runner is started here, which removes it whatever ends this process.
     folder = Path(tempfile.gettempdir(), f"cwsandbox-grade-{secrets.token_hex(8)}")
     try:
-        connected = backend.connect(options, folder, lifeline=os.getpid(), faults=faults)
+        connected = backend.connect(
+            options or BackendOptions(), folder, lifeline=os.getpid(), faults=faults
+        )
         defaults = connected.defaults(
-            tags=tags.sandbox_tags(run=folder.name, worker="main"),
+            tags=sandbox_tags or tags.sandbox_tags(run=folder.name, worker="main"),
             max_lifetime_seconds=LIFETIME_SECONDS,
         )
         with Session(defaults, report_to=[]) as session:

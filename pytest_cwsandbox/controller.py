@@ -12,6 +12,8 @@ from pytest_cwsandbox import backend, runner, tags
 from pytest_cwsandbox.errors import HarnessError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import SampleRecord, Verdict
+from pytest_cwsandbox.recording import STOPPED
+from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE, Decision, decide
 from pytest_cwsandbox.runs.statistics import by_group, summarise
 
@@ -221,6 +223,8 @@ class Controller:
         )
         if counted := terminal.verdicts(groups):
             say.write_line(f"verdicts: {counted}")
+        for line in terminal.models(records):
+            say.write_line(line)
         if self._settings.gated:
             low = [r for r in records if r.reward is not None and r.reward < 1]
             for record in low[:LISTED]:
@@ -250,6 +254,9 @@ class Controller:
 
     def pytest_unconfigure(self) -> None:
         backend.forget(self._run.folder)
+        if self._run.folder.is_dir():
+            (self._run.folder / STOPPED).unlink(missing_ok=True)
+        scripted.stop(self._run.folder)
         runner.stop(self._run.folder)
 
 

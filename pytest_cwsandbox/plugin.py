@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cwsandbox import backend, fixtures, parametrize, recording
+from pytest_cwsandbox import backend, fixtures, parametrize, recording, rollout_fixture
 from pytest_cwsandbox.controller import Controller, XdistHooks
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.options import add_options
 from pytest_cwsandbox.problems import load, materialize
+from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 from pytest_cwsandbox.runs.identity import RUN, Run
 from pytest_cwsandbox.settings import SETTINGS, Settings
 
@@ -29,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     settings = config.stash[SETTINGS] = Settings.from_config(config)
     config.pluginmanager.register(fixtures, "cwsandbox-fixtures")
+    config.pluginmanager.register(rollout_fixture, "cwsandbox-rollout-fixture")
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[RUN] = Run.from_controller(workerinput)
@@ -54,7 +56,15 @@ def _prepare(config: pytest.Config, settings: Settings) -> str:
         from pytest_cwsandbox.validation import calling
 
         calling.check(settings.reward, (config.invocation_params.dir, config.rootpath))
-    return backend.check(settings.backend_options)
+    if settings.explicit & {"tasks"}:
+        from pytest_cwsandbox.rollouts.tasks import load_tasks
+
+        load_tasks(settings.tasks, limit=settings.limit)
+    lines = backend.check(settings.backend_options)
+    model = settings.model.model
+    if is_scripted(model):
+        model += f" ({NOT_A_MODEL})"
+    return f"{lines}\nmodel: {model}"
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from cwsandbox import Sandbox, Session
 
@@ -54,15 +54,19 @@ class SandboxPool:
             self.give_back(sandbox)
 
     async def take(
-        self, *, annotations: Mapping[str, str] | None = None, working_dir: str | None = None
+        self,
+        *,
+        tags: Sequence[str] = (),
+        annotations: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
     ) -> Sandbox:
-        """A running sandbox, to be given back.
+        """A running sandbox, to be given back; ``tags`` are added to the session's.
 
         Raises ``InfrastructureError`` when none started in ``1 + retries`` attempts.
         """
         await self._slots.acquire()
         try:
-            return await self._start(dict(annotations or {}), working_dir)
+            return await self._start(tuple(tags), dict(annotations or {}), working_dir)
         except BaseException:
             self._slots.release()
             raise
@@ -72,7 +76,9 @@ class SandboxPool:
         sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
         self._slots.release()
 
-    async def _start(self, annotations: dict[str, str], working_dir: str | None) -> Sandbox:
+    async def _start(
+        self, tags: tuple[str, ...], annotations: dict[str, str], working_dir: str | None
+    ) -> Sandbox:
         from cwsandbox import CWSandboxError
 
         for attempt in range(self._retries + 1):
@@ -80,6 +86,7 @@ class SandboxPool:
                 await backoff(attempt)
             sandbox = self._session.sandbox(
                 environment_variables=self._environment,
+                tags=list(tags),
                 annotations=annotations,
                 working_dir=working_dir,
             )

@@ -7,21 +7,29 @@ report, ``report.cwsandbox``, carries what the controller needs; it crosses xdis
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Literal, SupportsFloat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, SupportsFloat
 
 import pytest
 
-from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.errors import EndpointError, InfrastructureError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
 from pytest_cwsandbox.parametrize import FIXTURES, Marked, marker
 from pytest_cwsandbox.problems import Problem
+from pytest_cwsandbox.rollouts.tasks import Task
+from pytest_cwsandbox.rollouts.trajectory import StopReason
+from pytest_cwsandbox.runs.identity import RUN
+
+if TYPE_CHECKING:
+    from pytest_cwsandbox.rollouts.trajectory import Trajectory
 
 # What the SDK raises when the service itself failed; it is not imported to find that out.
 SERVICE_FAILURES = frozenset({"SandboxUnavailableError", "SandboxResourceExhaustedError"})
 
 Status = Literal["", "infra", "low reward"]
+STOPPED = "stopped"  # in the run's folder, made by the item that ends the run
+ROLLOUT_METRICS = ("turns", "tool_calls", "tokens_in", "tokens_out")  # that a sample carries
 
 
 @dataclass(slots=True)
@@ -34,6 +42,8 @@ class Recorded:
     detail: str = ""
     seconds: float = 0.0
     infrastructure: str = ""
+    problem: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 FINDING = pytest.StashKey[Finding]()
@@ -70,6 +80,23 @@ def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> Non
     recorded.infrastructure = lost if recorded.reward is None else ""
 
 
+def record_trajectory(item: pytest.Item, goal: Problem | Task, trajectory: Trajectory) -> None:
+    """Note the reward of a rollout; a later one replaces it."""
+    recorded = of(item)
+    recorded.rewarded = True
+    recorded.reward = trajectory.reward
+    recorded.verdict = trajectory.verdict or trajectory.stop_reason.value
+    recorded.detail = trajectory.detail
+    recorded.problem = goal.id
+    lost = trajectory.detail or "the rollout failed"
+    recorded.infrastructure = lost if trajectory.reward is None else ""
+    recorded.metadata = {
+        "model": str(trajectory.metadata["model"]),
+        "stop_reason": trajectory.stop_reason.value,
+        **{name: f"{trajectory.metrics[name]:g}" for name in ROLLOUT_METRICS},
+    }
+
+
 def _is_finite(value: object) -> bool:
     try:
         return isinstance(value, SupportsFloat) and abs(float(value)) < float("inf")
@@ -97,7 +124,9 @@ def annotate(
     status: Status = ""
     if call.excinfo is not None:
         error = call.excinfo.value
-        if is_infrastructure(error):
+        if isinstance(error, EndpointError):
+            _stop(item, error, report)
+        elif is_infrastructure(error):
             # Also where the test is expected to fail: this says nothing of what it tests.
             report.outcome = "failed"
             if hasattr(report, "wasxfail"):
@@ -121,7 +150,7 @@ def annotate(
     # Said before the call: a worker that dies in it says nothing afterwards.
     group = ""
     if call.when == "setup" and not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
-        group = group_of(item, _problem(item))
+        group = group_of(item, _goal(item))
     if status or sample or finding or group:
         report.cwsandbox = json.dumps(  # type: ignore[attr-defined]  # reports carry what plugins add
             {
@@ -132,6 +161,20 @@ def annotate(
                 "finding": finding.to_json() if finding else None,
             }
         )
+
+
+def _stop(item: pytest.Item, error: EndpointError, report: pytest.TestReport) -> None:
+    """Every other rollout would fail alike: end the run, and say why once in all its processes."""
+    reason = f"cwsandbox: {error}"
+    folder = item.config.stash[RUN].folder
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / STOPPED).touch(exist_ok=False)
+        report.longrepr = reason
+    except FileExistsError:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), 0, "Skipped: another item has stopped the run")
+    item.session.shouldstop = reason
 
 
 def is_infrastructure(error: BaseException) -> bool:
@@ -153,19 +196,26 @@ def _sample(item: pytest.Item, recorded: Recorded, worker: str) -> SampleRecord 
     if not recorded.rewarded and not recorded.infrastructure:
         return None
     reward = None if recorded.infrastructure else recorded.reward
-    problem = _problem(item)
+    goal = _goal(item)
     number = _parameters(item).get("sample")
     return SampleRecord(
         id=item.nodeid,
-        group=group_of(item, problem),
-        problem=problem.id if problem else "",
+        group=group_of(item, goal),
+        problem=recorded.problem or (goal.id if goal else ""),
         sample=number if isinstance(number, int) else 0,
         reward=reward,
-        verdict=Verdict.INFRASTRUCTURE_ERROR.value if reward is None else recorded.verdict,
+        verdict=recorded.verdict if reward is not None else _lost_by(recorded),
         detail=recorded.infrastructure or recorded.detail,
         seconds=round(recorded.seconds, 4),
         worker=worker,
+        metadata=recorded.metadata,
     )
+
+
+def _lost_by(recorded: Recorded) -> str:
+    """Why there is no reward: the endpoint's failure is told from that of the sandboxes."""
+    by_model = recorded.verdict == StopReason.MODEL_ERROR.value
+    return recorded.verdict if by_model else Verdict.INFRASTRUCTURE_ERROR.value
 
 
 def _parameters(item: pytest.Item) -> dict[str, object]:
@@ -173,17 +223,18 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
     return dict(callspec.params) if callspec else {}
 
 
-def _problem(item: pytest.Item) -> Problem | None:
-    """The item's problem; a test may have a parameter of that name that is none of ours."""
-    given = _parameters(item).get("problem")
-    return given if isinstance(given, Problem) else None
+def _goal(item: pytest.Item) -> Problem | Task | None:
+    """The item's problem or task; a test may have parameters of these names that are not ours."""
+    given = _parameters(item)
+    goals = (given.get("problem"), given.get("task"))
+    return next((goal for goal in goals if isinstance(goal, Problem | Task)), None)
 
 
-def group_of(item: pytest.Item, problem: Problem | None) -> str:
+def group_of(item: pytest.Item, goal: Problem | Task | None) -> str:
     """``source/test function``, or ``source/NAME`` where the marker names the group."""
     name = getattr(item, "originalname", None) or item.name
     mark = marker(item)
     if mark is not None:
         name = Marked.of(mark).group or name
-    source = problem.source if problem else item.path.stem
+    source = goal.source if goal and mark else item.path.stem
     return f"{source}/{name}"

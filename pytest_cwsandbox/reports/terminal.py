@@ -6,11 +6,14 @@ from collections import Counter
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table
 
+    from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.runs.statistics import GroupSummary
 
 
@@ -50,6 +53,27 @@ def _table(rows: Sequence[GroupSummary]) -> Table:
 
 def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def models(records: Sequence[SampleRecord]) -> list[str]:
+    """A line per model that was rolled out; empty without rollouts."""
+    by_model: dict[str, list[SampleRecord]] = {}
+    for record in records:
+        if "model" in record.metadata:
+            by_model.setdefault(record.metadata["model"], []).append(record)
+    return [_model(model, by_model[model]) for model in sorted(by_model)]
+
+
+def _model(model: str, records: Sequence[SampleRecord]) -> str:
+    def mean(name: str) -> float:
+        return sum(float(record.metadata[name]) for record in records) / len(records)
+
+    tokens = mean("tokens_in") + mean("tokens_out")
+    line = (
+        f"model {model}: {len(records)} rollouts, on average {mean('turns'):.1f} turns, "
+        f"{mean('tool_calls'):.1f} tool calls, {tokens:,.0f} tokens"
+    )
+    return f"{line}; {NOT_A_MODEL}" if is_scripted(model) else line
 
 
 def verdicts(groups: Sequence[GroupSummary]) -> str:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.problems import Problem
-from pytest_cwsandbox.rollouts.agent import check_task, work
+from pytest_cwsandbox.rollouts.agent import check_task, named_tools, work
 from pytest_cwsandbox.rollouts.episode import run_episode
-from pytest_cwsandbox.rollouts.judged import judged
+from pytest_cwsandbox.rollouts.judged import judged, model_name
 from pytest_cwsandbox.rollouts.options import RolloutOptions
 from pytest_cwsandbox.rollouts.prompts import problem_messages
-from pytest_cwsandbox.rollouts.sandbox_tools import named_tools
+from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER
 from pytest_cwsandbox.rollouts.task_reward import place_files
 from pytest_cwsandbox.rollouts.workplace import Workplace
+from pytest_cwsandbox.tags import tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +39,8 @@ FENCE = "```"
 class Environment:
     """Runs episodes in sandboxes of ``session``, at most ``concurrency`` at once.
 
+    ``tags`` are those of the session; the trajectories name them.
+
     ``grader`` judges what is submitted, in sandboxes of its own. Belongs to one event loop.
     """
 
@@ -49,9 +53,9 @@ class Environment:
         concurrency: int = 32,
         tags: Sequence[str] = (),
     ) -> None:
+        self._tags = tuple(tags)
         self._grader = grader
         self._retries = retries
-        self._tags = tuple(tags)
         self._pool = SandboxPool(session, size=concurrency, retries=retries)
 
     async def rollout(
@@ -68,7 +72,8 @@ class Environment:
         ``EndpointError`` where the model's endpoint refuses every request.
         """
         options = options or RolloutOptions()
-        workplace = self._workplace(goal, dict(annotations or {}))
+        model = tag(f"model:{model_name(policy)}")
+        workplace = self._workplace(goal, model, dict(annotations or {}))
         try:
             if isinstance(goal, Problem):
                 trajectory = await self._solve(policy, goal, workplace, options)
@@ -77,15 +82,15 @@ class Environment:
                 trajectory = await work(policy, goal, workplace, options)
         finally:
             await asyncio.shield(workplace.close())
-        return replace(trajectory, metadata={**trajectory.metadata, "tags": list(self._tags)})
+        return replace(trajectory, metadata={**trajectory.metadata, "tags": [*self._tags, model]})
 
-    def _workplace(self, goal: Problem | Task, annotations: dict[str, str]) -> Workplace:
+    def _workplace(
+        self, goal: Problem | Task, model: str, annotations: dict[str, str]
+    ) -> Workplace:
         return Workplace(
-            lambda: self._pool.take(annotations=annotations),
+            lambda: self._pool.take(annotations=annotations, tags=(model,), working_dir=FOLDER),
             self._pool.give_back,
-            prepare=None
-            if isinstance(goal, Problem)
-            else lambda sandbox: place_files(sandbox, goal.files),
+            prepare=None if isinstance(goal, Problem) else partial(place_files, files=goal.files),
             retries=self._retries,
         )
 
@@ -93,7 +98,7 @@ class Environment:
         self, policy: Policy, problem: Problem, workplace: Workplace, options: RolloutOptions
     ) -> Trajectory:
         self._grader.check(problem, held_out=options.held_out)
-        tools = options.tools or named_tools(SOLVER_TOOLS, timeout_seconds=options.tool_seconds)
+        tools = options.tools or named_tools(SOLVER_TOOLS, options.tool_seconds)
         messages = problem_messages(
             problem,
             visible=options.visible,

@@ -1,0 +1,215 @@
+"""The `rollout` fixture: an agent's episode as a test's step, recorded as the item's sample."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+
+import pytest
+
+from pytest_cwsandbox import recording, tags
+from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.runs.identity import RUN
+from pytest_cwsandbox.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from concurrent.futures import Future
+
+    from cwsandbox import OperationRef, Session
+
+    from pytest_cwsandbox.grading import Grader
+    from pytest_cwsandbox.problems import Problem
+    from pytest_cwsandbox.rollouts.limits import EpisodeLimits
+    from pytest_cwsandbox.rollouts.model import ModelOptions
+    from pytest_cwsandbox.rollouts.options import RolloutOptions, TaskGrader
+    from pytest_cwsandbox.rollouts.policy import Policy, PolicyFunction
+    from pytest_cwsandbox.rollouts.tasks import Task
+    from pytest_cwsandbox.rollouts.tools import Tool
+    from pytest_cwsandbox.rollouts.trajectory import Trajectory
+    from pytest_cwsandbox.runs.identity import Run
+    from pytest_cwsandbox.settings import Settings
+
+TEST_ANNOTATION = "pytest-test-id"
+
+
+class Changes(TypedDict, total=False):
+    """What a call of ``rollout`` may set: fields of ``ModelOptions`` and ``RolloutOptions``."""
+
+    model: str
+    base_url: str
+    api: str
+    api_key: str
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    seed: int | None
+    extra_body: dict[str, object]
+    timeout_seconds: float
+    retries: int
+    price: tuple[float, float] | None
+    limits: EpisodeLimits
+    visible: int | None
+    held_out: bool
+    tools: tuple[Tool, ...]
+    tool_seconds: float
+    system_prompt: str
+    task_grader: TaskGrader | None
+
+
+class Rollout(Protocol):
+    """The type of the ``rollout`` fixture."""
+
+    def __call__(
+        self,
+        goal: Problem | Task,
+        *,
+        policy: Policy | PolicyFunction | None = None,
+        **changes: Unpack[Changes],
+    ) -> OperationRef[Trajectory]: ...
+
+
+class Rollouts:
+    """What the rollouts of one process share: an event loop, connections, sandboxes."""
+
+    def __init__(self, session: Session, grader: Grader, settings: Settings, run: Run) -> None:
+        from pytest_cwsandbox.background import Background
+        from pytest_cwsandbox.rollouts.environment import Environment
+        from pytest_cwsandbox.rollouts.models import Models
+
+        self.background = Background()
+        self.models = Models(run.folder, lifeline=run.controller)
+        self.environment = Environment(
+            session,
+            grader,
+            retries=settings.retries,
+            tags=tags.sandbox_tags(run=run.id, worker=run.worker, extra=settings.tags),
+        )
+        self.options = _options(settings)
+
+    def close(self) -> None:
+        self.background.submit(self.models.aclose()).result()
+        self.background.close()
+
+
+def _options(settings: Settings) -> RolloutOptions:
+    from pytest_cwsandbox.rollouts.options import RolloutOptions
+
+    return RolloutOptions(
+        limits=settings.limits, visible=settings.visible_asserts, price=settings.model.price
+    )
+
+
+@pytest.fixture(scope="session")
+def _cwsandbox_rollouts(
+    cwsandbox_session: Session, _cwsandbox_grader: Grader, pytestconfig: pytest.Config
+) -> Generator[Rollouts]:
+    rollouts = Rollouts(
+        cwsandbox_session,
+        _cwsandbox_grader,
+        pytestconfig.stash[SETTINGS],
+        pytestconfig.stash[RUN],
+    )
+    yield rollouts
+    rollouts.close()
+
+
+@pytest.fixture
+def rollout(
+    _cwsandbox_rollouts: Rollouts, request: pytest.FixtureRequest, sample: int
+) -> Generator[Rollout]:
+    """Runs an agent's episode on a problem or a task; awaited, or had with ``.result()``.
+
+    The trajectory's reward becomes the item's, and the trajectory is kept in the run's folder.
+    Raises ``InfrastructureError`` when the endpoint or the sandboxes failed after every retry,
+    ``ConfigurationError`` for what cannot be judged, ``EndpointError`` (which stops the run) where
+    the model's endpoint refuses every request.
+    """
+    background = _cwsandbox_rollouts.background
+    from cwsandbox import OperationRef
+
+    started: list[Future[Trajectory]] = []
+    running: set[asyncio.Task[object]] = set()
+
+    def start(
+        goal: Problem | Task,
+        *,
+        policy: Policy | PolicyFunction | None = None,
+        **changes: Unpack[Changes],
+    ) -> OperationRef[Trajectory]:
+        model, options = _changed(
+            request.config.stash[SETTINGS].model, _cwsandbox_rollouts.options, changes
+        )
+        episode = _Episode(request.node, goal, sample, policy, model, options)
+        started.append(background.start(episode.run(_cwsandbox_rollouts, running)))
+        return OperationRef(started[-1])
+
+    yield start
+    for future in started:  # what a test left running goes with it, and its sandbox
+        future.cancel()
+    background.submit(_ended(running)).result()
+
+
+async def _ended(running: set[asyncio.Task[object]]) -> None:
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def _changed(
+    model: ModelOptions, options: RolloutOptions, changes: Changes
+) -> tuple[ModelOptions, RolloutOptions]:
+    """The settings with a call's changes; a price is a setting of both."""
+    ours, theirs = ({field.name for field in dataclasses.fields(kind)} for kind in (model, options))
+    if unknown := changes.keys() - ours - theirs:
+        known = ", ".join(sorted(ours | theirs))
+        raise TypeError(f"rollout() knows no {', '.join(sorted(unknown))}; it knows {known}")
+    mine = {name: value for name, value in changes.items() if name in ours}
+    its = {name: value for name, value in changes.items() if name in theirs}
+    return replace(model, **mine), replace(options, **its)  # type: ignore[arg-type]  # see Changes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Episode:
+    item: pytest.Item
+    goal: Problem | Task
+    sample: int
+    policy: Policy | PolicyFunction | None
+    model: ModelOptions
+    options: RolloutOptions
+
+    async def run(self, rollouts: Rollouts, running: set[asyncio.Task[object]]) -> Trajectory:
+        """Run it, keep its trajectory, and record its reward; ``running`` learns of the task."""
+        from pytest_cwsandbox.rollouts.policy import as_policy
+        from pytest_cwsandbox.rollouts.recorded import RecordedTrajectory, append
+
+        if task := asyncio.current_task():
+            running.add(task)
+        policy: Policy
+        if self.policy is None:
+            policy = await rollouts.models.policy(self.model, sample=self.sample)
+        else:
+            policy = as_policy(self.policy)
+        trajectory = await rollouts.environment.rollout(
+            policy, self.goal, self.options, annotations={TEST_ANNOTATION: self.item.nodeid}
+        )
+        trajectory = replace(trajectory, metadata={**trajectory.metadata, "sample": self.sample})
+        group = recording.group_of(self.item, self.goal)
+        run = self.item.config.stash[RUN]
+        append(
+            run.folder,
+            run.worker,
+            RecordedTrajectory(self.item.nodeid, group, self.goal.id, self.sample, trajectory),
+        )
+        recording.record_trajectory(self.item, self.goal, trajectory)
+        if trajectory.reward is None:
+            raise InfrastructureError(trajectory.detail)
+        return trajectory
+
+
+@pytest.fixture
+def task(request: pytest.FixtureRequest) -> Task:
+    """The item's task; needs ``@pytest.mark.tasks``."""
+    pytest.fail(
+        f"{request.node.name} asks for `task`: mark it with @pytest.mark.tasks()", pytrace=False
+    )
