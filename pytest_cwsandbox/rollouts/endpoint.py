@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import urlsplit
@@ -13,10 +14,11 @@ from pytest_cwsandbox.rollouts.policy import Generation
 from pytest_cwsandbox.rollouts.reading import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from openai import AsyncOpenAI
 
+    from pytest_cwsandbox.rollouts.messages import Message, ToolDefinition
     from pytest_cwsandbox.rollouts.model import ModelOptions
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between attempts, the client's own
@@ -119,7 +121,7 @@ class Endpoint:
         return self._clients[loop]
 
 
-class EndpointPolicy:
+class EndpointPolicy(ABC):
     """What the policies of both APIs have in common."""
 
     api: str
@@ -127,6 +129,12 @@ class EndpointPolicy:
     def __init__(self, options: ModelOptions, endpoint: Endpoint) -> None:
         self.options = options
         self.endpoint = endpoint
+
+    @abstractmethod
+    async def generate(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition]
+    ) -> Generation:
+        """Continue a conversation; the errors are those of ``Policy``."""
 
     @property
     def name(self) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from pytest_cwsandbox.errors import EndpointError
+from pytest_cwsandbox.rollouts.scripted import SCRIPTED
 
 if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.chat import ChatPolicy
     from pytest_cwsandbox.rollouts.responses import ResponsesPolicy
 
-SCRIPTED = "scripted"
 OPENAI = "https://api.openai.com/v1"
 
 
@@ -61,7 +62,7 @@ def openai_policy(
 
     url = base_url or options.base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI
     is_openai = _host(url) == "api.openai.com" or _host(url).endswith(".api.openai.com")
-    api = options.api or ("responses" if is_openai and options.model != SCRIPTED else "chat")
+    api = options.api or ("responses" if is_openai else "chat")
     key = (api_key or options.api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
     if not options.model:
         raise EndpointError("no model is named: give one with --cwsandbox-model")
@@ -79,6 +80,7 @@ def openai_policy(
         )
     if not (key.isascii() and key.isprintable()):
         raise EndpointError("the key has characters that no key has: check OPENAI_API_KEY")
+    import_module("openai")  # it takes a second, which no event loop should wait for
     endpoint = Endpoint(options, base_url=url, api_key=key, is_openai=is_openai)
     return (ChatPolicy if api == "chat" else ResponsesPolicy)(options, endpoint)
 

@@ -127,7 +127,7 @@ def _read(answer: dict[str, object], history: Sequence[Message]) -> Generation:
         thoughts = [
             text_of(part.get("text"))
             for item in reasoning
-            for part in objects(item.get("content"), "the thoughts")
+            for part in objects(item.get("content") or item.get("summary"), "the thoughts")
         ]
         if thought := "\n".join(filter(None, thoughts)):
             message["reasoning_content"] = thought

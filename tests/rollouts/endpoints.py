@@ -46,6 +46,7 @@ class Endpoint:
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def base_url(self) -> str:
@@ -60,6 +61,7 @@ class Endpoint:
             self.paths.append(head[0].split()[1])
             self.headers.append(headers)
             self.bodies.append(json.loads(body))
+            self.asked.set()
             if answer == HANG:
                 await reader.read()  # until the client has had enough
             writer.write(b"" if answer == HANG else answer)
@@ -140,7 +142,6 @@ def responses_call(
     identity: object, name: object = "execute_code", arguments: object = '{"code": "1"}'
 ) -> dict[str, object]:
     return {
-        "id": "fc_1",
         "type": "function_call",
         "call_id": identity,
         "name": name,

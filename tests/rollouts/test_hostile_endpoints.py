@@ -67,7 +67,7 @@ async def error_of(
 
 
 TRUNCATED_STREAM = b'data: {"choices":[{"delta":{"content":"he'
-EMPTY = {"chat": {"choices": []}, "responses": {"output": []}}
+EMPTY: dict[str, dict[str, object]] = {"chat": {"choices": []}, "responses": {"output": []}}
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ async def test_duplicate_and_missing_ids_are_made_unique(api: str) -> None:
     if api == "chat":
         body = chat_answer(None, tool_calls=[chat_call(identity) for identity in given])
     else:
-        body = responses_answer(*({**responses_call(identity), "id": None} for identity in given))
+        body = responses_answer(*(responses_call(identity) for identity in given))
     async with endpoint(reply(body)) as served:
         generation = await ask(served, api)
     ids = [call["id"] for call in generation.message["tool_calls"]]
@@ -331,10 +331,14 @@ async def test_what_a_model_calls_badly_is_kept_as_it_said_it(api: str) -> None:
 
 async def test_calls_of_other_kinds_are_left_out(api: str) -> None:
     if api == "chat":
-        custom = {"id": "c", "type": "custom", "custom": {"name": "grep", "input": "x"}}
+        custom: dict[str, object] = {
+            "id": "c",
+            "type": "custom",
+            "custom": {"name": "grep", "input": "x"},
+        }
         body = chat_answer("hello", tool_calls=[custom])
     else:
-        custom = {"type": "custom_tool_call", "call_id": "c", "name": "grep", "input": "x"}
+        custom = responses_call("c") | {"type": "custom_tool_call", "input": "x"}
         body = responses_answer(responses_text(), custom)
     async with endpoint(reply(body)) as served:
         generation = await ask(served, api)
