@@ -67,7 +67,8 @@ async def run_episode(
     episode = Episode(list(messages))
     loop = _Loop(policy, {tool.name: tool for tool in tools}, workplace, limits, episode)
     started = time.monotonic()
-    workplace.start_ahead()
+    if any(tool.needs_sandbox for tool in tools):
+        workplace.start_ahead()
     try:
         while True:
             await loop.turn()

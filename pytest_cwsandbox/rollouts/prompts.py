@@ -41,7 +41,7 @@ def problem_messages(
         code = "\n".join([*before, *shown])
         parts.append(f"Your solution is checked with:\n```python\n{code}\n```")
         if hidden:
-            parts.append(f"and with {_asserts(hidden)} more that you do not see.")
+            parts.append(f"and with {_asserts(hidden, 'more ')} that you do not see.")
     else:
         parts.append(f"Your solution is checked with {_asserts(hidden)} that you do not see.")
     return [
@@ -58,5 +58,5 @@ def task_messages(task: Task, *, system_prompt: str = "") -> list[Message]:
     ]
 
 
-def _asserts(count: int) -> str:
-    return "1 assert" if count == 1 else f"{count} asserts"
+def _asserts(count: int, more: str = "") -> str:
+    return f"1 {more}assert" if count == 1 else f"{count} {more}asserts"
