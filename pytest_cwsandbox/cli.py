@@ -18,8 +18,9 @@ import click
 
 from pytest_cwsandbox import backend, runner
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.export import FORMATS, export_run
+from pytest_cwsandbox.options import SIZE_WANTED, read_size
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
-from pytest_cwsandbox.settings import SIZE_WANTED, read_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -299,6 +300,54 @@ def preflight(  # noqa: PLR0913 - one parameter per option
 
         show(found, Console(highlight=False))
     sys.exit(0 if found.ready else 1)
+
+
+@main.command(name="export")
+@click.argument("run")
+@click.option(
+    "--to",
+    type=click.Choice(list(FORMATS)),
+    required=True,
+    help="The format, see above.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="PATH",
+    help="The file to write; replaced when it is there.",
+)
+@click.option(
+    "--min-reward",
+    type=float,
+    help="What counts as passed, for openai and trl-preference.  [default: 1]",
+)
+def export_(run: str, to: str, output: Path, min_reward: float | None) -> None:
+    """Write the trajectories of RUN as training data or as a table.
+
+    RUN is a run's folder, its id under .cwsandbox/runs, "latest", or a trajectories file.
+
+    \b
+    trl             TRL: prompt, completion, reward, tools    .parquet .jsonl
+    trl-preference  TRL: prompt, chosen, rejected, tools:     .parquet .jsonl
+                    passed and failed samples of a problem
+    art             OpenPipe ART: a group per problem                  .jsonl
+    openai          chat fine-tuning: the passed samples               .jsonl
+    parquet         a flat table of all samples               .parquet
+
+    Samples that the infrastructure lost never become a reward: art lists them as exceptions, the
+    other training formats leave them out.
+    """  # noqa: D301 - click wants the character, not the backslash
+    with _users_mistakes():
+        report = export_run(
+            run,
+            to,
+            output,
+            warn=lambda text: click.echo(f"warning: {text}", err=True),
+            min_reward=min_reward,
+        )
+    click.echo(report)
 
 
 def _options(kind: str, auth: str | None, base_url: str, image: str) -> backend.BackendOptions:

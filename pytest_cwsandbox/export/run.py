@@ -72,5 +72,5 @@ def _warn_of_spoiling(used: Sequence[RecordedTrajectory], warn: Callable[[str], 
         counts = ", ".join(f"{count} of {name}" for name, count in sorted(held.items(), key=str))
         warn(
             f"trajectories outside the train split: {counts}; "
-            "training on them spoils the benchmark (--cwsandbox-mbpp-split=train records others)"
+            "training on them spoils the benchmark (pytest --cwsandbox-split=train)"
         )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.export import export_run
 from tests.export.trajectories import lost, mixed_run, prompt, recorded, run_of
 
 
@@ -87,6 +89,14 @@ def test_a_failed_export_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "a recorded number is not finite" in done.stderr
     assert out.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "run"]
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    run, taken = mixed_run(tmp_path), tmp_path / "out.jsonl"
+    taken.mkdir()
+    with pytest.raises(UserError, match=r"out.jsonl: cannot be written: Is a directory"):
+        export_run(str(run), "trl", taken, warn=pytest.fail)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "run"]
 
 
@@ -189,7 +199,5 @@ def test_samples_of_other_prompts_are_no_pair(tmp_path: Path) -> None:
 
 
 def test_help_names_every_format() -> None:
-    from pytest_cwsandbox.export import FORMATS
-
     shown = export("--help").stdout
-    assert f"--to [{'|'.join(FORMATS)}]" in shown
+    assert "--to [trl|trl-preference|art|openai|parquet]" in shown
