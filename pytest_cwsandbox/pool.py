@@ -91,7 +91,7 @@ class SandboxPool:
                 working_dir=working_dir,
             )
             try:
-                await sandbox  # also waits until it runs, so that a failed start shows here
+                await _running(sandbox)
             except BaseException as error:
                 sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
                 if not isinstance(error, CWSandboxError):
@@ -104,3 +104,23 @@ class SandboxPool:
         raise InfrastructureError(
             f"no sandbox started in {self._retries + 1} attempts: {failure}"
         ) from failure
+
+
+async def _running(sandbox: Sandbox) -> None:
+    """Start it and wait until it runs, so that a failed start shows here.
+
+    Cancelled, it waits until the service has answered the request to create the sandbox: one that
+    nobody knows cannot be removed.
+    """
+
+    async def start() -> None:
+        await sandbox
+
+    starting = asyncio.ensure_future(start())
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        while not starting.done() and sandbox.sandbox_id is None:
+            await asyncio.wait((starting,), timeout=0.01)
+        starting.cancel()
+        raise
