@@ -26,7 +26,7 @@ def weights() -> Path:
 
 
 def parameters() -> CommonParams:
-    """Loopback, a port that the system chooses, two threads, and a context that is soon full."""
+    """Loopback, a port that the system chooses, and a context that is soon full."""
     params = CommonParams()
     params.model.path = str(weights())
     params.model_alias = {NAME}
@@ -35,7 +35,7 @@ def parameters() -> CommonParams:
     params.n_parallel = SLOTS
     params.n_ctx = SLOTS * CONTEXT
     for threads in (params.cpuparams, params.cpuparams_batch):
-        threads.n_threads = 2
+        threads.n_threads = 1  # two wait for each other where the cores are shared
         threads.poll = 0  # the sandboxes need the same cores
     params.cache_ram_mib = 0
     params.use_jinja = True
