@@ -3,9 +3,9 @@
     python tests/benchmarks/rollouts.py [--rollouts 64] [--concurrency 32] [--latency 2]
 
 The wall time is that of scripted rollouts on the local runner, its start and stop included but not
-those of the model's server, as a ratio to what the injected latencies take alone: at most 1.5. The CPU is per
-tool call, of a plain function as policy and a tool that does nothing, so that neither the openai
-client nor the sandbox SDK has a part in it: at most 1 ms.
+those of the model's server, as a ratio to what the injected latencies take alone: at most 1.5. The
+CPU is per tool call, of a plain function as policy and a tool that does nothing, so that neither
+the openai client nor the sandbox SDK has a part in it: at most 1 ms.
 """
 
 from __future__ import annotations
