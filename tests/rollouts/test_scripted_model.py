@@ -17,6 +17,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from pytest_cwsandbox import problems
+from pytest_cwsandbox.errors import BackendError
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.rollouts.tasks import Task, load_tasks
 
@@ -426,14 +427,21 @@ class TestScripts:
         solving(client, api, "scripted-slow").turn()
         assert time.monotonic() - started >= 1
 
-    def test_rate_limited(self, endpoint: scripted.Endpoint, api: Api) -> None:
+    def test_rate_limited(self, client: openai.OpenAI, api: Api) -> None:
         problem = PROBLEMS[1 if api == "chat" else 2]  # a conversation of its own
-        with client_of(endpoint) as impatient, client_of(endpoint, max_retries=1) as patient:
+        dialogue = solving(client, api, "scripted-rate-limited", problem)
+        for _ in range(2):
             with pytest.raises(openai.RateLimitError) as failed:
-                solving(impatient, api, "scripted-rate-limited", problem).turn()
+                dialogue.turn()
             assert float(failed.value.response.headers["Retry-After"]) < 1
-            dialogue = solving(patient, api, "scripted-rate-limited", problem)
-            assert dialogue.calls()  # the client's own retry came through
+        assert dialogue.calls()
+
+    def test_rate_limited_is_what_the_client_retries(
+        self, endpoint: scripted.Endpoint, api: Api
+    ) -> None:
+        problem = PROBLEMS[3 if api == "chat" else 4]
+        with client_of(endpoint, max_retries=2) as patient:
+            assert solving(patient, api, "scripted-rate-limited", problem).calls()
 
 
 class TestThinking:
@@ -575,6 +583,14 @@ class TestLife:
             holder.wait()
             assert gone(pid)
         assert not folder.exists()
+
+    def test_one_that_cannot_start_says_why(self, tmp_path: Path) -> None:
+        with pytest.raises(BackendError, match="invalid float value: 'soon'") as failed:
+            scripted.SERVER.join_or_start(
+                tmp_path / "run", lifeline=os.getpid(), arguments=["--latency", "soon"]
+            )
+        assert "the scripted model ended with exit code 2" in str(failed.value)
+        assert "--cwsandbox-model" in str(failed.value)
 
     def test_importing_the_package_loads_no_server(self) -> None:
         code = (
