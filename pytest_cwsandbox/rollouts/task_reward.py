@@ -52,8 +52,11 @@ seconds=$2
 shift 2
 timeout -k 1 10 find . -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null
 export PYTHONDONTWRITEBYTECODE=1
-timeout -k 1 "$seconds" "$@" > >(exec tail -c 2000) 2>&1 < /dev/null
-code=$? tail=$!
+exec 3> >(exec tail -c 2000)
+tail=$!
+timeout -k 1 "$seconds" "$@" >&3 2>&1 3>&- < /dev/null
+code=$?
+exec 3>&-
 for _ in {1..100}; do
     kill -0 $tail 2>/dev/null || break
     sleep 0.02
