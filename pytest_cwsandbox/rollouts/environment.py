@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 SOLVER_TOOLS = ("execute_code", "submit_solution")
 FENCE = "```"
+# Python takes a compiled file for current whose source has the same size in the same second: a quick
+# agent would see its old code.
+ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Environment:
@@ -56,7 +59,9 @@ class Environment:
         self._tags = tuple(tags)
         self._grader = grader
         self._retries = retries
-        self._pool = SandboxPool(session, size=concurrency, retries=retries)
+        self._pool = SandboxPool(
+            session, size=concurrency, retries=retries, environment=ENVIRONMENT
+        )
 
     async def rollout(
         self,
