@@ -218,11 +218,14 @@ async def _bounded(process: Process) -> ProcessResult:
 
 
 async def _is_over(sandbox: Sandbox) -> bool:
-    """Whether the service says that the sandbox ended, rather than that it cannot be reached."""
+    """Whether the service says that the sandbox ended.
+
+    Not when it cannot be reached, and not when somebody took it away, which is TERMINATED.
+    """
     from cwsandbox import CWSandboxError, SandboxStatus
 
     try:
         status = await asyncio.to_thread(sandbox.get_status)
     except CWSandboxError:
         return False
-    return status in {SandboxStatus.COMPLETED, SandboxStatus.FAILED, SandboxStatus.TERMINATED}
+    return status in {SandboxStatus.COMPLETED, SandboxStatus.FAILED}

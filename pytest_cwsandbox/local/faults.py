@@ -24,6 +24,7 @@ class Kind(StrEnum):
     EXEC_DROPPED = "exec-dropped"
     EXEC_LOST = "exec-lost"
     FILE_UNAVAILABLE = "file-unavailable"
+    SANDBOX_TAKEN = "sandbox-taken"
     CREATE_LATENCY = "create-latency"
     EXEC_LATENCY = "exec-latency"
 

@@ -53,6 +53,13 @@ class FaultyFleet(Fleet):
                 sandbox.died.set_result(_injected(Kind.EXEC_LOST))
             await sandbox.stop(0)
 
+    async def take_away(self, sandbox_id: str) -> None:
+        """End a sandbox as its operator would: TERMINATED, whatever it was doing."""
+        record = self.records.get(sandbox_id)
+        if record is not None:
+            self.stop(record, expired=_injected(Kind.SANDBOX_TAKEN))
+            await asyncio.wait((record.ended,))
+
     def require(self, sandbox_id: str) -> None:
         """Refuse any call to a sandbox that was lost: it did not end by itself."""
         if sandbox_id in self._lost:
@@ -104,6 +111,8 @@ class FaultyExecution(Execution):
         await asyncio.sleep(self._faults.seconds(Kind.EXEC_LATENCY))
         if self._faults.strikes(Kind.EXEC_UNAVAILABLE):
             raise _unavailable(Kind.EXEC_UNAVAILABLE)
+        if self._faults.strikes(Kind.SANDBOX_TAKEN):
+            await self._fleet.take_away(init.sandbox_id)
         with suppress(_DroppedError):
             await super()._execute(init, context)
 

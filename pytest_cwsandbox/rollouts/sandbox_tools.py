@@ -12,7 +12,7 @@ from pytest_cwsandbox.rollouts import observations
 from pytest_cwsandbox.rollouts.tools import CommandTimeoutError, Submission, Tool, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cwsandbox import Process, ProcessResult, Sandbox, StreamReader
 
@@ -20,6 +20,7 @@ COMMAND_SECONDS = 30.0
 FOLDER = "/workspace"
 COMMAND_BYTES = 96 << 10  # what is longer goes as a file: one argument may have 128 KiB
 STREAM_CHARACTERS = 1 << 20  # of each stream that are kept; a command that writes more is stopped
+REST_SECONDS = 1.0  # for output that is on its way when a command times out
 NAMES = ("execute_code", "bash", "read_file", "write_file", "submit_solution")
 
 
@@ -99,8 +100,9 @@ def sandbox_tools(
         """
         return Submission(code)
 
-    tools = map(Tool.of, (execute_code, bash, read_file, write_file, submit_solution))
-    return {tool.name: tool for tool in tools}
+    functions: list[Callable[..., object]]
+    functions = [execute_code, bash, read_file, write_file, submit_solution]
+    return {tool.name: tool for tool in map(Tool.of, functions)}
 
 
 def named_tools(
@@ -131,16 +133,20 @@ async def _finished(
 
     process = sandbox.exec(command, timeout_seconds=timeout_seconds)
     kept = [_Kept(process, stream) for stream in (process.stdout, process.stderr)]
+    # Watched as it comes: the SDK keeps any amount. Streams of a command that never began do not
+    # end, only ``process`` does.
+    watching = asyncio.gather(*(stream.fill() for stream in kept))
     try:
-        # Watched as it comes: the SDK itself would keep any amount.
-        await asyncio.gather(*(stream.fill() for stream in kept))
-        if any(stream.full for stream in kept):
-            raise ToolError(
-                f"the command was stopped: it wrote more than {STREAM_CHARACTERS >> 20} MiB\n"
-                + observations.of_streams(*(stream.text for stream in kept))
-            )
         return await process
+    except asyncio.CancelledError:
+        if not any(stream.full for stream in kept):
+            raise
+        raise ToolError(
+            f"the command was stopped: it wrote more than {STREAM_CHARACTERS >> 20} MiB\n"
+            + observations.of_streams(*(stream.text for stream in kept))
+        ) from None
     except SandboxTimeoutError as error:
+        await asyncio.wait((watching,), timeout=REST_SECONDS)
         written = observations.of_streams(*(stream.text for stream in kept))
         raise CommandTimeoutError(
             f"command timed out after {timeout_seconds:g} seconds"
@@ -148,6 +154,9 @@ async def _finished(
         ) from error
     finally:
         process.cancel()
+        watching.cancel()
+        for stream in kept:
+            stream.close()
 
 
 class _Kept:
@@ -162,6 +171,10 @@ class _Kept:
     @property
     def text(self) -> str:
         return "".join(self._parts)
+
+    def close(self) -> None:
+        """Release what waits for more, in the SDK's own loop too."""
+        self._stream.close()
 
     async def fill(self) -> None:
         room = STREAM_CHARACTERS

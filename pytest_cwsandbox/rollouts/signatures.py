@@ -8,7 +8,7 @@ import re
 import typing
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.errors import ConfigurationError
 
@@ -73,11 +73,9 @@ class Signature:
                 continue
             # An alias: a field may not be called as what every model has, such as "copy".
             about = Field(alias=parameter.name)
-            if parameter.name in documented:
-                about = Field(alias=parameter.name, description=documented[parameter.name])
             if parameter.default is not parameter.empty:
                 optional.add(parameter.name)
-                annotation, about.default = _nullable(annotation), None  # noqa: PLW2901 - the same parameter's
+                annotation, about = _nullable(annotation), Field(None, alias=parameter.name)  # noqa: PLW2901 - the same parameter's
             field = f"argument_{len(fields)}"
             names[field] = parameter.name
             fields[field] = (annotation, about)
@@ -86,6 +84,9 @@ class Signature:
                 "Arguments", __config__=ConfigDict(extra="forbid", strict=True), **fields
             )
             schema = model.model_json_schema()
+            for parameter_name, words in documented.items():
+                if parameter_name in schema["properties"]:
+                    schema["properties"][parameter_name].setdefault("description", words)
         except PydanticUserError as error:
             reason = str(error).splitlines()[0]
             raise ConfigurationError(f"{name} cannot be a tool: {reason}") from error
@@ -138,7 +139,7 @@ def _parameters(
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
             raise ConfigurationError(
-                f"{name} cannot be a tool: {str(parameter)!r} is no parameter to pass by name"
+                f"{name} cannot be a tool: parameter {parameter.name!r} cannot be passed by name"
             )
         if parameter.name != SANDBOX and parameter.name not in hints:
             raise ConfigurationError(
@@ -162,6 +163,9 @@ def _hints(function: Callable[..., object]) -> dict[str, object]:
 
 
 def _nullable(annotation: object) -> object:
+    if typing.get_origin(annotation) is typing.Annotated:  # keeps its description on top
+        inner, *notes = typing.get_args(annotation)
+        return typing.Annotated[(_nullable(inner), *notes)]
     union: object = typing.Optional  # not |, which some annotations do not have
     return union[annotation]  # type: ignore[index]  # mypy takes it for a type, not a value
 
@@ -197,7 +201,7 @@ def _make_strict(schema: dict[str, object], place: str = "its parameters") -> No
         properties = schema.setdefault("properties", {})
         if not properties and schema.get("additionalProperties") is not False:
             raise TypeError(f"{place} may have any keys: use a list, or a model that names them")
-        schema["required"] = list(properties)
+        schema["required"] = [*cast("dict[str, object]", properties)]
         schema["additionalProperties"] = False
     for part, inner in _parts(schema, place):
         _make_strict(part, inner)

@@ -14,6 +14,7 @@ from cwsandbox import (
     CWSandboxError,
     SandboxExecutionError,
     SandboxFailedError,
+    SandboxNotRunningError,
     SandboxResourceExhaustedError,
     SandboxStatus,
     SandboxUnavailableError,
@@ -43,6 +44,7 @@ FAILURES = {
     Kind.EXEC_DROPPED: SandboxExecutionError,
     Kind.EXEC_LOST: SandboxUnavailableError,
     Kind.FILE_UNAVAILABLE: SandboxUnavailableError,
+    Kind.SANDBOX_TAKEN: SandboxNotRunningError,
 }
 LIMITS = Limits(cpu_seconds=5, wall_seconds=30)
 # The second assert needs the judge, whose sandbox grades share: a fault there is nobody else's.
@@ -222,6 +224,15 @@ class TestExecution:
             with pytest.raises(SandboxUnavailableError, match="exec-lost"):
                 sandbox.read_file("/etc/passwd").result()
             assert sandbox.get_status() is SandboxStatus.FAILED
+
+
+    def test_a_sandbox_that_is_taken_away_was_terminated(self) -> None:
+        with faulty_session("sandbox-taken") as session:
+            sandbox = session.sandbox()
+            sandbox.write_file("/tmp/note", b"").result()
+            with pytest.raises(SandboxNotRunningError):
+                sandbox.exec(["true"]).result()
+            assert sandbox.get_status() is SandboxStatus.TERMINATED
 
 
 class TestLatency:
