@@ -98,7 +98,7 @@ def _options(settings: Settings) -> RolloutOptions:
     from pytest_cwsandbox.rollouts.options import RolloutOptions
 
     return RolloutOptions(
-        limits=settings.limits, visible=settings.visible_asserts, price=settings.model.price
+        limits=settings.limits, visible=settings.visible_asserts, price=settings.model_price
     )
 
 
@@ -159,7 +159,7 @@ async def _ended(running: set[asyncio.Task[object]]) -> None:
 def _changed(
     model: ModelOptions, options: RolloutOptions, changes: Changes
 ) -> tuple[ModelOptions, RolloutOptions]:
-    """The settings with a call's changes; a price is a setting of both."""
+    """The settings with a call's changes."""
     ours, theirs = ({field.name for field in dataclasses.fields(kind)} for kind in (model, options))
     if unknown := changes.keys() - ours - theirs:
         known = ", ".join(sorted(ours | theirs))

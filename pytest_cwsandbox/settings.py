@@ -13,6 +13,7 @@ from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.options import Reader
 from pytest_cwsandbox.rollouts.limits import EpisodeLimits
 from pytest_cwsandbox.rollouts.model import ModelOptions
+from pytest_cwsandbox.rollouts.scripted import is_scripted
 
 SETTINGS = pytest.StashKey["Settings"]()
 T = TypeVar("T")
@@ -35,6 +36,7 @@ class Settings:
     limit: int | None = None
     model: ModelOptions = field(default_factory=ModelOptions)
     limits: EpisodeLimits = field(default_factory=EpisodeLimits)
+    model_price: tuple[float, float] | None = None
     visible_asserts: int | None = None
     tasks: str = "bundled"
     report_dir: Path = Path(".cwsandbox/runs")
@@ -76,6 +78,7 @@ class Settings:
             limit=read.number("limit", int, at_least=1),
             model=_model(read),
             limits=_limits(read),
+            model_price=read.pair("model-price"),
             visible_asserts=read.number("visible-asserts", int, at_least=0),
             tasks=read.source("tasks", cls.tasks),
             report_dir=read.path("report-dir", cls.report_dir),
@@ -106,7 +109,7 @@ class Settings:
 
 def _model(read: Reader) -> ModelOptions:
     default = ModelOptions()
-    return ModelOptions(
+    model = ModelOptions(
         model=read.text("model", default.model),
         base_url=read.text("model-base-url", default.base_url),
         api=read.text("model-api", default.api),
@@ -117,8 +120,13 @@ def _model(read: Reader) -> ModelOptions:
         extra_body=read.object("extra-body"),
         timeout_seconds=read.number("model-timeout", float, above=0) or default.timeout_seconds,
         retries=_default(read.number("model-retries", int, at_least=0), default.retries),
-        price=read.pair("model-price"),
     )
+    if model.base_url and is_scripted(model.model):
+        raise pytest.UsageError(
+            f"--cwsandbox-model-base-url: {model.model} plays on this machine and not there: "
+            "name the endpoint's model with --cwsandbox-model"
+        )
+    return model
 
 
 def _limits(read: Reader) -> EpisodeLimits:

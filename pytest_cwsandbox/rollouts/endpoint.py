@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pytest_cwsandbox.errors import ModelError
 from pytest_cwsandbox.rollouts.failures import BadAnswerError, Fault, judge
-from pytest_cwsandbox.rollouts.policy import Generation
+from pytest_cwsandbox.rollouts.policy import FAILED_ATTEMPTS, Generation
 from pytest_cwsandbox.rollouts.reading import decode
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ class RawAnswer(Protocol):
 
     @property
     def content(self) -> bytes: ...
+
+
+class Answered(Protocol):
+    """What the client tells of every answer."""
+
+    status_code: int
 
 
 class Endpoint:
@@ -77,6 +83,7 @@ class Endpoint:
                 fault, left = self._keyless(Fault.of(error)), 0
             except BadAnswerError as error:
                 fault = self._keyless(error.fault)
+                _note(f"{fault.status}: {fault.text}")
             else:
                 self._answered = True
                 return generation
@@ -116,9 +123,22 @@ class Endpoint:
                 max_retries=self._options.retries,
                 timeout=Timeout(seconds, connect=min(seconds, 30.0)),
                 # A proxy of the environment cannot reach this machine's own servers.
-                http_client=DefaultAsyncHttpxClient(trust_env=not self._on_loopback),
+                http_client=DefaultAsyncHttpxClient(
+                    trust_env=not self._on_loopback, event_hooks={"response": [_note_failure]}
+                ),
             )
         return self._clients[loop]
+
+
+async def _note_failure(response: Answered) -> None:
+    """Told by the client of every answer: one that it will ask for again ends in no exception."""
+    if response.status_code >= 400:
+        _note(f"status {response.status_code}")
+
+
+def _note(failure: str) -> None:
+    if (failures := FAILED_ATTEMPTS.get()) is not None:
+        failures.append(failure)
 
 
 class EndpointPolicy(ABC):

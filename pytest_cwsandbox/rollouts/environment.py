@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 SOLVER_TOOLS = ("execute_code", "submit_solution")
 FENCE = "```"
-# Python takes a compiled file for current whose source has the same size in the same second: a quick
-# agent would see its old code.
+# Python takes a compiled file for current if its source had the same size in the same second: a
+# quick agent would see its old code.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_cwsandbox.errors import ContextExceededError, InfrastructureError, ModelError
-from pytest_cwsandbox.rollouts.policy import Generation
+from pytest_cwsandbox.rollouts.policy import FAILED_ATTEMPTS, Generation
 from pytest_cwsandbox.rollouts.tools import Submission
 from pytest_cwsandbox.rollouts.trajectory import Choice, StopReason
 
@@ -136,6 +136,8 @@ class _Loop:
     async def _generate(self) -> AssistantMessage:
         episode = self._episode
         started = time.monotonic()
+        failures: list[str] = []
+        FAILED_ATTEMPTS.set(failures)
         timer = asyncio.timeout(self._left())
         try:
             async with timer:
@@ -143,7 +145,7 @@ class _Loop:
         except TimeoutError:
             if not timer.expired():
                 raise
-            self._time_is_up(time.monotonic() - started)
+            self._time_is_up(time.monotonic() - started, failures)
         finally:
             episode.model_seconds += time.monotonic() - started
         generation = answer if isinstance(answer, Generation) else Generation(answer)
@@ -161,8 +163,10 @@ class _Loop:
         )
         return generation.message
 
-    def _time_is_up(self, waited: float) -> NoReturn:
+    def _time_is_up(self, waited: float, failures: Sequence[str]) -> NoReturn:
         """A model that thinks too long has lost; an endpoint that does not answer has failed."""
+        if failures:
+            raise ModelError(f"the endpoint failed until the time was up: {failures[-1]}")
         patience = getattr(self._policy, "timeout_seconds", None)
         if isinstance(patience, int | float) and waited >= patience:
             raise ModelError(f"the endpoint gave no answer in {waited:.0f} s")

@@ -33,6 +33,8 @@ FILTER_CODES = {"content_filter", "content_policy_violation"}
 FILTER_WORDS = re.compile(
     r"content management policy|usage polic|content (filter|policy)", re.IGNORECASE
 )
+# llama.cpp: the model wrote a tool call that its server could not read.
+UNREADABLE_CALL = re.compile(r"produced output that does not match the expected", re.IGNORECASE)
 EXCERPT = 300
 
 
@@ -81,17 +83,15 @@ class BadAnswerError(Exception):
 def judge(fault: Fault, *, where: str, answered: bool) -> Generation | HarnessError:
     """Say what a fault means; ``answered`` tells that the endpoint has answered before.
 
-    A refusal is an answer. Of the errors only ``ModelError`` is worth another attempt.
+    A refusal is an answer, and so is a badly written tool call. Of the errors only ``ModelError`` is
+    worth another attempt.
     """
     said = f"{fault.status}: {one_line(fault.text)}" if fault.status else one_line(fault.text)
     if fault.status is None:
         return ModelError(f"{where} failed: {said}")
     codes = set(fault.code.split())
-    if codes & FILTER_CODES or ("invalid_prompt" in codes and FILTER_WORDS.search(fault.text)):
-        return Generation(
-            {"role": "assistant", "content": None, "refusal": one_line(fault.text)},
-            finish_reason="content_filter",
-        )
+    if (answer := _answer(fault, codes)) is not None:
+        return answer
     if "insufficient_quota" in codes or fault.status == 402:
         return EndpointError(
             f"the account behind the key has nothing left at {where} ({said}): "
@@ -105,6 +105,18 @@ def judge(fault: Fault, *, where: str, answered: bool) -> Generation | HarnessEr
         if fault.status == 413 or codes & CONTEXT_CODES or CONTEXT_WORDS.search(fault.text):
             return ContextExceededError(f"the conversation is too long for {where} ({said})")
     return _refused(fault.status, said, where, answered=answered)
+
+
+def _answer(fault: Fault, codes: set[str]) -> Generation | None:
+    """What the model said, where the endpoint reports it as an error."""
+    if codes & FILTER_CODES or ("invalid_prompt" in codes and FILTER_WORDS.search(fault.text)):
+        return Generation(
+            {"role": "assistant", "content": None, "refusal": one_line(fault.text)},
+            finish_reason="content_filter",
+        )
+    if UNREADABLE_CALL.search(fault.text):
+        return Generation({"role": "assistant", "content": None}, finish_reason="stop")
+    return None
 
 
 def _refused(status: int, said: str, where: str, *, answered: bool) -> HarnessError:

@@ -26,8 +26,7 @@ class ModelOptions:
     ``api`` is "responses" or "chat"; "" takes responses for OpenAI itself and chat anywhere else.
     ``extra_body`` goes into every request as it is and wins over the other settings.
     ``timeout_seconds`` is how long the endpoint may keep silent before a request counts as failed,
-    ``retries`` how often a failed request is sent again. ``price`` is US dollars per million
-    tokens, in and out.
+    ``retries`` how often a failed request is sent again.
     """
 
     model: str = SCRIPTED
@@ -40,7 +39,6 @@ class ModelOptions:
     extra_body: dict[str, object] = field(default_factory=dict)
     timeout_seconds: float = 300.0
     retries: int = 4
-    price: tuple[float, float] | None = None
     api_key: str = field(default="", repr=False)
 
     def for_sample(self, sample: int) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +29,11 @@ class Generation:
     logprobs: dict[str, object] | None = None
     token_ids: tuple[int, ...] | None = None
     prompt_token_ids: tuple[int, ...] | None = None
+
+
+# A policy adds to it why a request failed that it sends again. When an episode's time is up during
+# such retries, the endpoint is to blame and not the model.
+FAILED_ATTEMPTS: ContextVar[list[str] | None] = ContextVar("failed_attempts", default=None)
 
 
 class Policy(Protocol):

@@ -135,7 +135,7 @@ async def _finished(
     kept = [_Kept(process, stream) for stream in (process.stdout, process.stderr)]
     # Watched as it comes: the SDK keeps any amount. Streams of a command that never began do not
     # end, only ``process`` does.
-    watching = asyncio.gather(*(stream.fill() for stream in kept))
+    watching = [asyncio.ensure_future(stream.fill()) for stream in kept]
     try:
         return await process
     except asyncio.CancelledError:
@@ -146,7 +146,7 @@ async def _finished(
             + observations.of_streams(*(stream.text for stream in kept))
         ) from None
     except SandboxTimeoutError as error:
-        await asyncio.wait((watching,), timeout=REST_SECONDS)
+        await asyncio.wait(watching, timeout=REST_SECONDS)
         written = observations.of_streams(*(stream.text for stream in kept))
         raise CommandTimeoutError(
             f"command timed out after {timeout_seconds:g} seconds"
@@ -154,8 +154,8 @@ async def _finished(
         ) from error
     finally:
         process.cancel()
-        watching.cancel()
-        for stream in kept:
+        for watch, stream in zip(watching, kept, strict=True):
+            watch.cancel()
             stream.close()
 
 
