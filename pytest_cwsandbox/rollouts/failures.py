@@ -83,8 +83,8 @@ class BadAnswerError(Exception):
 def judge(fault: Fault, *, where: str, answered: bool) -> Generation | HarnessError:
     """Say what a fault means; ``answered`` tells that the endpoint has answered before.
 
-    A refusal is an answer, and so is a badly written tool call. Of the errors only ``ModelError`` is
-    worth another attempt.
+    A refusal is an answer, and so is a tool call that is badly written. Of the errors only
+    ``ModelError`` is worth another attempt.
     """
     said = f"{fault.status}: {one_line(fault.text)}" if fault.status else one_line(fault.text)
     if fault.status is None:
