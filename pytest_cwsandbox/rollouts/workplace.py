@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PROBE_SECONDS = 15.0  # in which a sandbox that works runs `true`, on any machine
+PROBE = ("true",)  # whatever becomes of it, a sandbox that runs it is there
+PROBE_SECONDS = 15.0  # enough on any machine
 SETTLE_ATTEMPTS = 10  # a service may need a moment to notice that a sandbox ended
 SETTLE_SECONDS = 0.2
 # What an exec stream may say of the service's own state; any other code is about the command.
@@ -288,7 +289,7 @@ async def _answers(sandbox: Sandbox) -> bool:
     from cwsandbox import CWSandboxError, SandboxTimeoutError
 
     try:
-        await sandbox.exec(["true"], timeout_seconds=PROBE_SECONDS)  # its exit code does not matter
+        await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
     except (CWSandboxError, asyncio.CancelledError) as error:
         if _is_cancelled(error):
             raise
@@ -303,7 +304,7 @@ async def _probe(sandbox: Sandbox) -> None:
     from cwsandbox import CWSandboxError
 
     try:
-        await sandbox.exec(["true"], timeout_seconds=PROBE_SECONDS)
+        await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
     except (CWSandboxError, asyncio.CancelledError) as error:
         if _is_cancelled(error):
             raise
@@ -336,7 +337,9 @@ async def _broken(failure: BaseException, sandbox: Sandbox) -> bool:
     for _ in range(SETTLE_ATTEMPTS):
         try:
             status = await asyncio.to_thread(sandbox.get_status)
-        except CWSandboxError:
+        except (CWSandboxError, asyncio.CancelledError) as error:
+            if _is_cancelled(error):
+                raise
             return False
         if status in {SandboxStatus.COMPLETED, SandboxStatus.FAILED}:
             return True

@@ -225,7 +225,6 @@ class TestExecution:
                 sandbox.read_file("/etc/passwd").result()
             assert sandbox.get_status() is SandboxStatus.FAILED
 
-
     def test_a_sandbox_that_is_taken_away_was_terminated(self) -> None:
         with faulty_session("sandbox-taken") as session:
             sandbox = session.sandbox()

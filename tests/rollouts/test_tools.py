@@ -22,9 +22,11 @@ from pytest_cwsandbox.rollouts.tools import Submission, Tool, ToolError
 from pytest_cwsandbox.rollouts.workplace import Workplace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from cwsandbox import Sandbox, Session
+
+    Use = Callable[..., Awaitable[str]]
 
 TOOLS = sandbox_tools(timeout_seconds=30)
 
@@ -128,25 +130,25 @@ class TestDefinition:
         assert not Tool.of(search).needs_sandbox
 
     def test_a_function_that_cannot_be_a_tool_is_named_with_the_reason(self) -> None:
-        def untyped(x, y: int) -> str:  # type: ignore[no-untyped-def]  # what is tested
+        def untyped(x, y: int) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - what is tested
             """Do."""
 
-        def variadic(*words: str) -> str:
+        def variadic(*words: str) -> None:
             """Do."""
 
-        def keywords(**words: str) -> str:
+        def keywords(**words: str) -> None:
             """Do."""
 
-        def mapping(words: dict[str, int]) -> str:
+        def mapping(words: dict[str, int]) -> None:
             """Do."""
 
-        def anything(words: list[object]) -> str:
+        def anything(words: list[object]) -> None:
             """Do."""
 
-        def unknown(words: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821 - what is tested
+        def unknown(words: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821 - what is tested
             """Do."""
 
-        def foreign(words: threading.Lock) -> str:
+        def foreign(words: threading.Lock) -> None:
             """Do."""
 
         def undescribed(words: str) -> str:
@@ -177,7 +179,7 @@ class TestArguments:
         assert await call(Tool.of(search), json.dumps(given)) == "('é', ['file'], 1, 2.0, True)"
 
     async def test_null_and_absence_stand_for_the_default(self) -> None:
-        given = {"query": "", "kinds": [], "depth": None, "exact": False}
+        given: dict[str, object] = {"query": "", "kinds": [], "depth": None, "exact": False}
         assert await call(Tool.of(search), json.dumps(given)) == "('', [], 3, None, False)"
 
     async def test_models_and_names_that_pydantic_uses_itself_are_passed(self) -> None:
@@ -322,11 +324,8 @@ async def workplace(session: Session) -> AsyncIterator[Workplace]:
     await workplace.close()
 
 
-Use = "Callable[..., Awaitable[str]]"
-
-
 @pytest.fixture
-def use(workplace: Workplace) -> Callable[..., object]:
+def use(workplace: Workplace) -> Use:
     """Calls a tool by name, as a model would."""
 
     async def use(name: str, seconds: float = 30, /, **arguments: str) -> str:
@@ -339,7 +338,7 @@ def use(workplace: Workplace) -> Callable[..., object]:
 
 
 class TestInTheSandbox:
-    async def test_a_run_tells_exit_code_and_output(self, use) -> None:  # type: ignore[no-untyped-def]
+    async def test_a_run_tells_exit_code_and_output(self, use: Use) -> None:
         assert await use("bash", command="echo hi") == "exit=0\nhi\n"
         assert await use("bash", command="echo no >&2; exit 3") == "exit=3\nno\n"
         assert await use("bash", command="true") == "exit=0\n"
@@ -351,7 +350,7 @@ class TestInTheSandbox:
         assert told.endswith("ZeroDivisionError: division by zero\n")
         assert await use("execute_code", code="input()") != ""
 
-    async def test_files_and_processes_remain_from_call_to_call(self, use) -> None:  # type: ignore[no-untyped-def]
+    async def test_files_and_processes_remain_from_call_to_call(self, use: Use) -> None:
         assert await use("write_file", path="a/b.py", content="print('é')\n") == (
             "File written successfully"
         )
@@ -361,7 +360,7 @@ class TestInTheSandbox:
         await use("bash", command="sleep 600 & echo $! >pid")
         assert await use("bash", command="kill -0 $(cat pid)") == "exit=0\n"
 
-    async def test_what_is_missing_is_named(self, use) -> None:  # type: ignore[no-untyped-def]
+    async def test_what_is_missing_is_named(self, use: Use) -> None:
         assert await use("read_file", path="gone.txt") == (
             f"Error: cannot open '{FOLDER}/gone.txt' for reading: No such file or directory"
         )
@@ -375,7 +374,7 @@ class TestInTheSandbox:
         assert told.startswith("exit=127\n")
         assert "nothing-such: command not found" in told
 
-    async def test_a_command_without_end_is_killed_and_told(self, use) -> None:  # type: ignore[no-untyped-def]
+    async def test_a_command_without_end_is_killed_and_told(self, use: Use) -> None:
         command = "echo $$ >pid; echo begun; sleep 600; echo never"
         assert await use("bash", 2, command=command) == (
             "Error: command timed out after 2 seconds; until then it wrote\nbegun\n"
@@ -386,7 +385,7 @@ class TestInTheSandbox:
         assert told == "Error: command timed out after 2 seconds"
 
     @pytest.mark.parametrize("command", ["yes", "yes >&2", "yes & yes >&2"])
-    async def test_a_flood_is_stopped_and_told(self, use, command: str) -> None:  # type: ignore[no-untyped-def]
+    async def test_a_flood_is_stopped_and_told(self, use: Use, command: str) -> None:
         started = time.monotonic()
         told = await use("bash", 300, command=command)
         assert time.monotonic() - started < 200
@@ -395,7 +394,7 @@ class TestInTheSandbox:
         assert (await use("read_file", path="/dev/zero")).count("\0") > 4000
         assert await use("bash", command="echo on") == "exit=0\non\n"
 
-    async def test_code_of_any_size_and_content_runs(self, use) -> None:  # type: ignore[no-untyped-def]
+    async def test_code_of_any_size_and_content_runs(self, use: Use) -> None:
         filler = "x" * 200_000
         code = f"import sys\nx = '{filler}'\nprint(len(x), repr(sys.path[0]), len(sys.argv))"
         assert await use("execute_code", code=code) == "exit=0\n200000 '' 1\n"
@@ -403,7 +402,7 @@ class TestInTheSandbox:
         assert "null bytes" in await use("execute_code", code="print(1)\0")
         assert await use("execute_code", code="print('\ud800')") == "exit=0\n?\n"
 
-    async def test_undecodable_output_is_replaced(self, use) -> None:  # type: ignore[no-untyped-def]
+    async def test_undecodable_output_is_replaced(self, use: Use) -> None:
         assert await use("bash", command=r"printf 'a\377b'") == "exit=0\na�b"
 
     async def test_a_sync_tool_of_a_user_gets_the_sandbox(self, workplace: Workplace) -> None:

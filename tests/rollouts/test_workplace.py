@@ -60,7 +60,7 @@ async def working(workplace: Workplace) -> AsyncIterator[Workplace]:
         await workplace.close()
 
 
-async def call(workplace: Workplace, name: str, /, seconds: float = 30, **arguments: str) -> str:
+async def call(workplace: Workplace, name: str, seconds: float = 30, /, **arguments: str) -> str:
     tool = sandbox_tools(timeout_seconds=seconds)[name]
     told = await tool.call(json.dumps(arguments), workplace)
     assert isinstance(told, str)
@@ -73,9 +73,8 @@ async def bash(workplace: Workplace, command: str, seconds: float = 30) -> str:
 
 async def none_is_left(session: Session) -> bool:
     deadline = time.monotonic() + 60
-    while left := await session.list():
+    while await session.list():
         if time.monotonic() > deadline:
-            print(left)
             return False
         await asyncio.sleep(0.05)
     return True
@@ -225,27 +224,12 @@ class TestTheModelsOwnDoing:
     async def test_a_sandbox_that_no_longer_answers_is_replaced(
         self, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 0.0)  # nothing answers so fast
+        monkeypatch.setattr(workplace_module, "PROBE", ("bash", "-c", "[ ! -e hung ] || sleep 600"))
+        monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 3.0)
         async with working(place(session)) as workplace:
-            await bash(workplace, "true")
-            probing = workplace_module._probe
-
-            async def patient(sandbox: Sandbox) -> None:
-                monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 60.0)
-                await probing(sandbox)
-
-            monkeypatch.setattr(workplace_module, "_probe", patient)
+            await bash(workplace, "touch hung")
             assert await bash(workplace, "sleep 600", 1) == REPLACED
-
-    async def test_a_service_that_answers_nobody_is_infrastructure(
-        self, session: Session, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 0.0)
-        async with working(place(session)) as workplace:
-            await bash(workplace, "true")
-            with pytest.raises(InfrastructureError, match="a fresh sandbox failed"):
-                await bash(workplace, "sleep 600", 1)
-        assert await none_is_left(session)
+            assert await bash(workplace, "echo on") == "exit=0\non\n"
 
 
 async def current(workplace: Workplace) -> Sandbox:
@@ -333,6 +317,17 @@ class TestTheServicesDoing:
                 await bash(workplace, KILL_MAIN)
         assert await none_is_left(session)
 
+    async def test_a_service_that_runs_nothing_is_infrastructure(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with working(place(session)) as workplace:
+            await bash(workplace, "true")
+            monkeypatch.setattr(workplace_module, "PROBE", ("sleep", "600"))
+            monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 1.0)
+            with pytest.raises(InfrastructureError, match="a fresh sandbox failed"):
+                await bash(workplace, "sleep 600", 1)
+        assert await none_is_left(session)
+
     async def test_a_closed_session_is_infrastructure(self) -> None:
         with grading_session(BackendOptions("local")) as session:
             workplace = place(session)
@@ -343,6 +338,16 @@ class TestTheServicesDoing:
             with pytest.raises(InfrastructureError):
                 await running
             await workplace.close()
+
+    async def test_a_service_too_slow_for_any_command_is_infrastructure(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 1.0)
+        with faulty("exec-latency=600") as session:
+            async with working(place(session)) as workplace:
+                await call(workplace, "write_file", path="a", content="")
+                with pytest.raises(InfrastructureError):
+                    await bash(workplace, "true", 1)
 
 
 class TestTheCallersSandbox:
