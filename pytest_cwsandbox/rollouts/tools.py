@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.rollouts.blame import CommandTimeoutError, ToolError
 from pytest_cwsandbox.rollouts.observations import observation
 from pytest_cwsandbox.rollouts.signatures import SANDBOX, ArgumentsError, Signature
-from pytest_cwsandbox.rollouts.workplace import CommandTimeoutError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

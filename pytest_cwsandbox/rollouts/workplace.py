@@ -1,11 +1,4 @@
-"""The sandbox of one episode, and whose fault it is when something fails there.
-
-Two mistakes would be trained on: to tell the model of a failure that was the service's, and to drop
-an episode that the model has broken on purpose. So a failure that the service reports as its own
-ends the episode without a reward; what the agent's programs can bring about, up to the end of the
-sandbox, is told to the model, which goes on. Where both are possible a fresh sandbox decides: if it
-works, the old one was broken from inside.
-"""
+"""The sandbox of one episode."""
 
 from __future__ import annotations
 
@@ -16,51 +9,29 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.pool import backoff
+from pytest_cwsandbox.rollouts.blame import (
+    FILE_WORDS,
+    CommandTimeoutError,
+    EndedError,
+    ToolError,
+    describe,
+    explain,
+    is_cancelled,
+    of_file,
+    probe,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cwsandbox import Sandbox, SandboxFileError
+    from cwsandbox import Sandbox
+
+__all__ = ["REPLACED", "TERMINATED", "CommandTimeoutError", "ToolError", "Workplace"]
 
 T = TypeVar("T")
 
-PROBE = ("true",)  # whatever becomes of it, a sandbox that runs it is there
-PROBE_SECONDS = 15.0  # enough on any machine
-SETTLE_ATTEMPTS = 10  # a service may need a moment to notice that a sandbox ended
-SETTLE_SECONDS = 0.2
-# What an exec stream may say of the service's own state; any other code is about the command.
-SERVICE_CODES = frozenset(
-    {
-        "INTERNAL",
-        "REPLAY_GAP",
-        "RUNNER_DRAINING",
-        "RUNNER_UNAVAILABLE",
-        "SESSION_NOT_FOUND",
-        "STREAM_INTERRUPTED",
-        "UNAVAILABLE",
-    }
-)
-FILE_WORDS = {
-    "CWSANDBOX_FILE_NOT_FOUND": "no such file",
-    "CWSANDBOX_FILE_IS_DIRECTORY": "is a directory",
-    "CWSANDBOX_FILE_PERMISSION_DENIED": "permission denied",
-    "CWSANDBOX_FILE_TOO_LARGE": "too large",
-    "CWSANDBOX_FILE_IO_FAILED": "cannot be read or written; perhaps the disk is full",
-}
 REPLACED = "the sandbox was terminated; a new one is in its place, earlier files are gone"
 TERMINATED = "the sandbox was terminated"
-
-
-class ToolError(Exception):
-    """What a tool tells the model of a failure that is the model's own: "Error: ..."."""
-
-
-class CommandTimeoutError(ToolError):
-    """A command that had all its time; told to the model if the sandbox still answers."""
-
-
-class _EndedError(Exception):
-    """The sandbox came to its end, or no longer answers, and the service knows of no reason."""
 
 
 class Workplace:
@@ -156,12 +127,12 @@ class Workplace:
         self, failure: BaseException, sandbox: Sandbox, *, retry: bool, again: bool
     ) -> None:
         """Raise what an action's failure means, unless another sandbox may do better."""
-        if _is_cancelled(failure):
+        if is_cancelled(failure):
             self._used = True
             raise failure
         try:
-            told = await _explain(failure, sandbox)
-        except _EndedError:
+            told = await explain(failure, sandbox)
+        except EndedError:
             # Without state a second sandbox tells whether the first one ended by chance.
             if again or not retry:
                 await self._replace()
@@ -172,7 +143,7 @@ class Workplace:
             raise told from failure
         if not retry:
             raise InfrastructureError(
-                f"the sandbox service failed: {_describe(failure)}"
+                f"the sandbox service failed: {describe(failure)}"
             ) from failure
 
     async def _running(self) -> Sandbox:
@@ -197,11 +168,11 @@ class Workplace:
                         await self._prepare(sandbox)
                 except BaseException as error:
                     self._give_back(sandbox)
-                    if _is_cancelled(error):
+                    if is_cancelled(error):
                         raise
                     if isinstance(error, SandboxFileError) and error.reason in FILE_WORDS:
                         raise ConfigurationError(
-                            f"a file cannot be placed in the sandbox: {_of_file(error)}"
+                            f"a file cannot be placed in the sandbox: {of_file(error)}"
                         ) from error
                     if not isinstance(
                         error, CWSandboxError | InfrastructureError | asyncio.CancelledError
@@ -214,7 +185,7 @@ class Workplace:
         finally:
             self.start_seconds += time.monotonic() - started
         raise InfrastructureError(
-            f"no sandbox could be prepared in {self._retries + 1} attempts: {_describe(failure)}"
+            f"no sandbox could be prepared in {self._retries + 1} attempts: {describe(failure)}"
         ) from failure
 
     async def _taken(self) -> Sandbox:
@@ -223,9 +194,9 @@ class Workplace:
         try:
             return await self._take()
         except (CWSandboxError, asyncio.CancelledError) as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
-            raise InfrastructureError(f"no sandbox: {_describe(error)}") from error
+            raise InfrastructureError(f"no sandbox: {describe(error)}") from error
 
     async def _replace(self) -> None:
         """A fresh sandbox for one that was broken, and the proof that the service works."""
@@ -234,7 +205,7 @@ class Workplace:
             raise ToolError(TERMINATED)
         self._discard()
         try:
-            await _probe(await self._running())
+            await probe(await self._running())
         except InfrastructureError as error:
             raise InfrastructureError(f"the sandbox ended, and then: {error}") from error
 
@@ -247,118 +218,3 @@ class Workplace:
     def _let_go(self, starting: asyncio.Task[Sandbox]) -> None:
         if not starting.cancelled() and starting.exception() is None:
             self._give_back(starting.result())
-
-
-async def _explain(failure: BaseException, sandbox: Sandbox) -> ToolError | None:
-    """What to tell the model of its failure; None if it is the service's.
-
-    Raises ``_EndedError`` where the sandbox is no longer of use.
-    """
-    from cwsandbox import (
-        CWSandboxValidationError,
-        SandboxFileError,
-        SandboxStreamBackpressureError,
-        SandboxStreamTruncatedError,
-        SandboxTimeoutError,
-    )
-
-    told: ToolError | None = None
-    if isinstance(failure, ToolError):
-        told = failure
-    elif isinstance(failure, SandboxTimeoutError):
-        told = CommandTimeoutError("the command timed out")
-    elif isinstance(failure, SandboxFileError):
-        told = ToolError(_of_file(failure))
-    elif isinstance(failure, CWSandboxValidationError):
-        told = ToolError(str(failure))
-    elif isinstance(failure, SandboxStreamBackpressureError | SandboxStreamTruncatedError):
-        told = ToolError("the command was stopped: it wrote more than can be passed on")
-    elif await _broken(failure, sandbox):
-        raise _EndedError
-    if isinstance(told, CommandTimeoutError) and not await _answers(sandbox):
-        return None
-    return told
-
-
-async def _answers(sandbox: Sandbox) -> bool:
-    """Whether a sandbox in which a command timed out still runs others.
-
-    False when the service fails. Raises ``_EndedError`` when the sandbox ended, or is too busy with
-    what the agent started there.
-    """
-    from cwsandbox import CWSandboxError, SandboxTimeoutError
-
-    try:
-        await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
-    except (CWSandboxError, asyncio.CancelledError) as error:
-        if _is_cancelled(error):
-            raise
-        if isinstance(error, SandboxTimeoutError) or await _broken(error, sandbox):
-            raise _EndedError from error
-        return False
-    return True
-
-
-async def _probe(sandbox: Sandbox) -> None:
-    """Run a command in a fresh sandbox; raises ``InfrastructureError``."""
-    from cwsandbox import CWSandboxError
-
-    try:
-        await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
-    except (CWSandboxError, asyncio.CancelledError) as error:
-        if _is_cancelled(error):
-            raise
-        raise InfrastructureError(f"a fresh sandbox failed: {_describe(error)}") from error
-
-
-async def _broken(failure: BaseException, sandbox: Sandbox) -> bool:
-    """Whether it failed because the sandbox was broken from inside.
-
-    Otherwise the service failed, or was asked by somebody to take the sandbox away.
-    """
-    from cwsandbox import (
-        CWSandboxError,
-        SandboxExecutionError,
-        SandboxFailedError,
-        SandboxNotRunningError,
-        SandboxStatus,
-        SandboxUnavailableError,
-    )
-
-    if isinstance(failure, SandboxExecutionError) and failure.reason not in {None, *SERVICE_CODES}:
-        return True
-    # The SDK cancels what is under way in a sandbox that ends.
-    cancelled = not isinstance(failure, CWSandboxError)
-    may_have_ended = isinstance(
-        failure, SandboxNotRunningError | SandboxExecutionError | SandboxFailedError
-    )
-    if isinstance(failure, SandboxUnavailableError) or not (cancelled or may_have_ended):
-        return False
-    for _ in range(SETTLE_ATTEMPTS):
-        try:
-            status = await asyncio.to_thread(sandbox.get_status)
-        except (CWSandboxError, asyncio.CancelledError) as error:
-            if _is_cancelled(error):
-                raise
-            return False
-        if status in {SandboxStatus.COMPLETED, SandboxStatus.FAILED}:
-            return True
-        if status is SandboxStatus.TERMINATED or isinstance(failure, SandboxExecutionError):
-            return False
-        await asyncio.sleep(SETTLE_SECONDS)
-    return False
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether somebody cancelled the task that got ``error``, rather than the SDK its call."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
-
-
-def _of_file(error: SandboxFileError) -> str:
-    words = FILE_WORDS.get(error.reason or "")
-    return f"{error.filepath}: {words}" if words and error.filepath else str(error)
-
-
-def _describe(error: BaseException) -> str:
-    return str(error) or "the sandbox was taken away"

@@ -15,7 +15,7 @@ from pytest_cwsandbox.batch import grading_session
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.local.faults import LATENCIES, Kind
 from pytest_cwsandbox.pool import SandboxPool
-from pytest_cwsandbox.rollouts import workplace as workplace_module
+from pytest_cwsandbox.rollouts import blame
 from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER, sandbox_tools
 from pytest_cwsandbox.rollouts.workplace import ToolError, Workplace
 
@@ -224,8 +224,8 @@ class TestTheModelsOwnDoing:
     async def test_a_sandbox_that_no_longer_answers_is_replaced(
         self, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(workplace_module, "PROBE", ("bash", "-c", "[ ! -e hung ] || sleep 600"))
-        monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 3.0)
+        monkeypatch.setattr(blame, "PROBE", ("bash", "-c", "[ ! -e hung ] || sleep 600"))
+        monkeypatch.setattr(blame, "PROBE_SECONDS", 3.0)
         async with working(place(session)) as workplace:
             await bash(workplace, "touch hung")
             assert await bash(workplace, "sleep 600", 1) == REPLACED
@@ -322,8 +322,8 @@ class TestTheServicesDoing:
     ) -> None:
         async with working(place(session)) as workplace:
             await bash(workplace, "true")
-            monkeypatch.setattr(workplace_module, "PROBE", ("sleep", "600"))
-            monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 1.0)
+            monkeypatch.setattr(blame, "PROBE", ("sleep", "600"))
+            monkeypatch.setattr(blame, "PROBE_SECONDS", 1.0)
             with pytest.raises(InfrastructureError, match="a fresh sandbox failed"):
                 await bash(workplace, "sleep 600", 1)
         assert await none_is_left(session)
@@ -342,7 +342,7 @@ class TestTheServicesDoing:
     async def test_a_service_too_slow_for_any_command_is_infrastructure(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(workplace_module, "PROBE_SECONDS", 1.0)
+        monkeypatch.setattr(blame, "PROBE_SECONDS", 1.0)
         with faulty("exec-latency=600") as session:
             async with working(place(session)) as workplace:
                 await call(workplace, "write_file", path="a", content="")
