@@ -81,11 +81,22 @@ def cwsandbox_defaults(
 
 
 @pytest.fixture(scope="session")
-def cwsandbox_session(cwsandbox_defaults: SandboxDefaults) -> Generator[Session]:
-    """The SDK session of this process; its sandboxes are tagged, and removed when the run ends."""
-    from cwsandbox import Session
+def cwsandbox_report_to() -> list[str] | None:
+    """Where the metrics of ``cwsandbox_session`` go, as the SDK takes it; override it to change it.
 
-    session = Session(cwsandbox_defaults)
+    None: to the active W&B run, if there is one.
+    """
+    return None
+
+
+@pytest.fixture(scope="session")
+def cwsandbox_session(
+    cwsandbox_defaults: SandboxDefaults, cwsandbox_report_to: list[str] | None
+) -> Generator[Session]:
+    """The SDK session of this process; its sandboxes are tagged, and removed when the run ends."""
+    from pytest_cwsandbox.sessions import agent_session
+
+    session = agent_session(cwsandbox_defaults, cwsandbox_report_to)
     yield session
     _close(session)
 

@@ -95,6 +95,9 @@ OPTIONS = (
         "IN:OUT",
     ),
     Option("max-tool-calls", "most tool calls of a rollout (default: 20)", "N", "int"),
+    Option(
+        "alert-tool-calls", "warn when a rollout makes more tool calls (default: never)", "N", "int"
+    ),
     Option("max-turns", "most answers of the model in a rollout", "N", "int"),
     Option("max-total-tokens", "most tokens of a rollout, prompts and answers", "N", "int"),
     Option(

@@ -50,6 +50,7 @@ class Changes(TypedDict, total=False):
     timeout_seconds: float
     retries: int
     price: tuple[float, float] | None
+    alert_tool_calls: int | None
     limits: EpisodeLimits
     visible: int | None
     held_out: bool
@@ -98,7 +99,10 @@ def _options(settings: Settings) -> RolloutOptions:
     from pytest_cwsandbox.rollouts.options import RolloutOptions
 
     return RolloutOptions(
-        limits=settings.limits, visible=settings.visible_asserts, price=settings.model_price
+        limits=settings.limits,
+        visible=settings.visible_asserts,
+        price=settings.model_price,
+        alert_tool_calls=settings.alert_tool_calls,
     )
 
 
@@ -127,11 +131,16 @@ def rollout(
     ``ConfigurationError`` for what cannot be judged, ``EndpointError`` (which stops the run) where
     the model's endpoint refuses every request.
     """
-    background = _cwsandbox_rollouts.background
     from cwsandbox import OperationRef
+
+    from pytest_cwsandbox.rollouts.runaway import RunawayWarning
+
+    background = _cwsandbox_rollouts.background
 
     started: list[Future[Trajectory]] = []
     running: set[asyncio.Task[object]] = set()
+    runaways: list[str] = []
+    usual = replace(_cwsandbox_rollouts.options, on_runaway=runaways.append)
 
     def start(
         goal: Problem | Task,
@@ -139,9 +148,7 @@ def rollout(
         policy: Policy | PolicyFunction | None = None,
         **changes: Unpack[Changes],
     ) -> OperationRef[Trajectory]:
-        model, options = _changed(
-            request.config.stash[SETTINGS].model, _cwsandbox_rollouts.options, changes
-        )
+        model, options = _changed(request.config.stash[SETTINGS].model, usual, changes)
         episode = _Episode(request.node, goal, sample, policy, model, options)
         started.append(background.start(episode.run(_cwsandbox_rollouts, running)))
         return OperationRef(started[-1])
@@ -150,6 +157,8 @@ def rollout(
     for future in started:  # what a test left running goes with it, and its sandbox
         future.cancel()
     background.submit(_ended(running)).result()
+    for text in runaways:  # here, not where they happened: that is another thread
+        request.node.warn(RunawayWarning(text))
 
 
 async def _ended(running: set[asyncio.Task[object]]) -> None:

@@ -37,6 +37,7 @@ class Settings:
     model: ModelOptions = field(default_factory=ModelOptions)
     limits: EpisodeLimits = field(default_factory=EpisodeLimits)
     model_price: tuple[float, float] | None = None
+    alert_tool_calls: int | None = None
     visible_asserts: int | None = None
     tasks: str = "bundled"
     report_dir: Path = Path(".cwsandbox/runs")
@@ -79,6 +80,7 @@ class Settings:
             model=_model(read),
             limits=_limits(read),
             model_price=read.pair("model-price"),
+            alert_tool_calls=read.number("alert-tool-calls", int, at_least=1),
             visible_asserts=read.number("visible-asserts", int, at_least=0),
             tasks=read.source("tasks", cls.tasks),
             report_dir=read.path("report-dir", cls.report_dir),
@@ -103,6 +105,12 @@ class Settings:
             raise pytest.UsageError(
                 f"--cwsandbox-base-url must look like https://host[:port], "
                 f"got {settings.base_url!r}"
+            )
+        alert, most = settings.alert_tool_calls, settings.limits.tool_calls
+        if alert is not None and most is not None and alert >= most:
+            raise pytest.UsageError(
+                f"--cwsandbox-alert-tool-calls={alert} can never be exceeded: "
+                f"--cwsandbox-max-tool-calls is {most}"
             )
         return settings
 

@@ -18,6 +18,7 @@ from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.grading.limits import OUTPUT_BYTES
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.pool import backoff
+from pytest_cwsandbox.telemetry import GRADING, logged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -129,7 +130,7 @@ class Runs:
             command = await _command(sandbox, script, [*given, *arguments])
             started = time.monotonic()
             process = sandbox.exec(command, timeout_seconds=limits.outer_seconds)
-            result = await _bounded(process)
+            result = await logged(GRADING, sandbox, _bounded(process))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():

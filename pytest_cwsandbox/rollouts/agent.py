@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.outcome import Outcome, Verdict
+from pytest_cwsandbox.rollouts import runaway
 from pytest_cwsandbox.rollouts.episode import run_episode
 from pytest_cwsandbox.rollouts.judged import judged
 from pytest_cwsandbox.rollouts.options import RolloutOptions
@@ -83,6 +84,7 @@ async def work(
         tools,
         workplace,
         replace(options.limits, turns=min(turns, task.max_steps)),
+        watch=runaway.watch(task, workplace, options),
     )
     grading = time.monotonic()
     grade: Outcome | float | None = None

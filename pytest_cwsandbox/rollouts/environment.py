@@ -12,6 +12,7 @@ from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.problems import Problem
+from pytest_cwsandbox.rollouts import runaway
 from pytest_cwsandbox.rollouts.agent import check_task, named_tools, work
 from pytest_cwsandbox.rollouts.episode import run_episode
 from pytest_cwsandbox.rollouts.judged import judged, model_name
@@ -110,7 +111,8 @@ class Environment:
             held_out=options.held_out,
             system_prompt=options.system_prompt,
         )
-        episode = await run_episode(policy, messages, tools, workplace, options.limits)
+        watch = runaway.watch(problem, workplace, options)
+        episode = await run_episode(policy, messages, tools, workplace, options.limits, watch=watch)
         grading = time.monotonic()
         grade = None
         if episode.submission is not None:

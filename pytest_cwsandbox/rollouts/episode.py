@@ -13,7 +13,7 @@ from pytest_cwsandbox.rollouts.tools import Submission
 from pytest_cwsandbox.rollouts.trajectory import Choice, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_cwsandbox.rollouts.limits import EpisodeLimits
     from pytest_cwsandbox.rollouts.messages import AssistantMessage, Message, ToolCall
@@ -58,14 +58,18 @@ async def run_episode(
     tools: Sequence[Tool],
     workplace: Workplace,
     limits: EpisodeLimits,
+    *,
+    watch: Callable[[int], None] | None = None,
 ) -> Episode:
     """Run one episode to its end, which is never an exception.
+
+    ``watch`` is told the number of tool calls at each of them.
 
     What does raise: ``EndpointError`` where no episode could go on, what a policy or a tool raises
     by a mistake of its own, and cancellation. The workplace stays the caller's to close.
     """
     episode = Episode(list(messages))
-    loop = _Loop(policy, {tool.name: tool for tool in tools}, workplace, limits, episode)
+    loop = _Loop(policy, {tool.name: tool for tool in tools}, workplace, limits, episode, watch)
     started = time.monotonic()
     if any(tool.needs_sandbox for tool in tools):
         workplace.start_ahead()
@@ -102,6 +106,7 @@ class _Loop:
         workplace: Workplace,
         limits: EpisodeLimits,
         episode: Episode,
+        watch: Callable[[int], None] | None,
     ) -> None:
         self._policy = policy
         self._tools = tools
@@ -109,6 +114,7 @@ class _Loop:
         self._workplace = workplace
         self._limits = limits
         self._episode = episode
+        self._watch = watch
         self._unanswered: list[ToolCall] = []
 
     async def turn(self) -> None:
@@ -177,6 +183,8 @@ class _Loop:
         if limits.tool_calls is not None and episode.tool_calls >= limits.tool_calls:
             raise _EndError(StopReason.MAX_TOOL_CALLS, f"{limits.tool_calls} tool calls")
         episode.tool_calls += 1
+        if self._watch is not None:
+            self._watch(episode.tool_calls)
         name = call["function"]["name"]
         tool = self._tools.get(name)
         if tool is None:

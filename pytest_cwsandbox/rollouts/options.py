@@ -27,7 +27,8 @@ class RolloutOptions:
     ``held_out`` counts its held-out asserts too. ``tools`` replaces the usual ones;
     ``tool_seconds`` is how long a command of those may run. ``task_grader`` judges a task's
     sandbox in place of its ``test_command``. ``price`` is in US dollars per million tokens, of
-    prompt and of answer.
+    prompt and of answer. A rollout that makes more tool calls than ``alert_tool_calls`` is warned
+    of in the log and in the active W&B run, once, while it runs; ``on_runaway`` gets the text too.
     """
 
     limits: EpisodeLimits = field(default_factory=EpisodeLimits)
@@ -38,3 +39,5 @@ class RolloutOptions:
     system_prompt: str = ""
     task_grader: TaskGrader | None = None
     price: tuple[float, float] | None = None
+    alert_tool_calls: int | None = None
+    on_runaway: Callable[[str], None] | None = None

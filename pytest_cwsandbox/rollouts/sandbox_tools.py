@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.rollouts import observations
 from pytest_cwsandbox.rollouts.tools import CommandTimeoutError, Submission, Tool, ToolError
+from pytest_cwsandbox.telemetry import ROLLOUTS, logged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,7 +138,7 @@ async def _finished(
     # end, only ``process`` does.
     watching = [asyncio.ensure_future(stream.fill()) for stream in kept]
     try:
-        return await process
+        return await logged(ROLLOUTS, sandbox, process)
     except asyncio.CancelledError:
         if not any(stream.full for stream in kept):
             raise

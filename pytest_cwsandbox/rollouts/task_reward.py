@@ -20,6 +20,7 @@ from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER
 from pytest_cwsandbox.rollouts.workplace import REPLACED, TERMINATED, CommandTimeoutError, ToolError
+from pytest_cwsandbox.telemetry import GRADING, logged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +134,8 @@ async def _run(task: Task, sandbox: Sandbox) -> tuple[ProcessResult | None, floa
     command = ["bash", "-c", RUN, "-", FOLDER, limit, *task.test_command]
     started = time.monotonic()
     try:
-        result = await _bounded(sandbox.exec(command, timeout_seconds=outer))
+        process = sandbox.exec(command, timeout_seconds=outer)
+        result = await logged(GRADING, sandbox, _bounded(process))
     except SandboxTimeoutError as error:
         overdue = time.monotonic() - started > 0.9 * outer
         if overdue and not isinstance(error, SandboxRequestTimeoutError):
