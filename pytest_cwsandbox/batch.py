@@ -22,7 +22,7 @@ from pytest_cwsandbox.problems import load_completions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cwsandbox import Session
+    from cwsandbox import SandboxDefaults, Session
 
     from pytest_cwsandbox.grading import Grader, Limits
     from pytest_cwsandbox.problems import Completion
@@ -116,26 +116,39 @@ def grading_session(
     faults: Sequence[str] = (),
     sandbox_tags: tuple[str, ...] = (),
 ) -> Iterator[Session]:
-    """A tagged SDK session outside pytest; the local runner starts and ends with it.
+    """A tagged SDK session outside pytest that reports to nobody; see ``connected``."""
+    from cwsandbox import Session
+
+    with (
+        connected(options, faults=faults, sandbox_tags=sandbox_tags) as defaults,
+        Session(defaults, report_to=[]) as session,
+    ):
+        yield session
+
+
+@contextlib.contextmanager
+def connected(
+    options: BackendOptions | None = None,
+    *,
+    faults: Sequence[str] = (),
+    sandbox_tags: tuple[str, ...] = (),
+) -> Iterator[SandboxDefaults]:
+    """Defaults of sandboxes outside pytest; the local runner starts and ends with them.
 
     ``faults`` are injected by that runner, as its ``--fault`` takes them; ``sandbox_tags`` replace
     the usual ones.
     """
-    from cwsandbox import Session
-
     # Made only if a runner is started here, which removes it whatever ends this process.
     folder = Path(tempfile.gettempdir(), f"cwsandbox-grade-{secrets.token_hex(8)}")
     try:
-        connected = backend.connect(
+        reached = backend.connect(
             options or BackendOptions(), folder, lifeline=os.getpid(), faults=faults
         )
-        defaults = connected.defaults(
+        yield reached.defaults(
             tags=sandbox_tags or tags.sandbox_tags(run=folder.name, worker="main"),
             max_lifetime_seconds=LIFETIME_SECONDS,
         )
-        with Session(defaults, report_to=[]) as session:
-            yield session
-        connected.restore()
+        reached.restore()
     finally:
         runner.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox import tags
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.batch import connected
 from pytest_cwsandbox.grading import Grader
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.rollouts.environment import Environment
@@ -52,6 +52,8 @@ async def run_group(
     model's endpoint refuses every request, ``BackendError`` without a backend; what was running
     is then cancelled and its sandboxes removed.
     """
+    from pytest_cwsandbox.sessions import agent_session, judge_session
+
     run = f"rollouts-{secrets.token_hex(8)}"
     folder = Path(tempfile.gettempdir(), f"cwsandbox-{run}")
     # Those of a session that is given are known to its owner.
@@ -59,8 +61,10 @@ async def run_group(
     slots = asyncio.Semaphore(concurrency)
     async with contextlib.AsyncExitStack() as stack:
         if session is None:
-            session = stack.enter_context(grading_session(backend, sandbox_tags=sandbox_tags))
-        grader = stack.enter_context(contextlib.closing(Grader(session, concurrency=concurrency)))
+            defaults = stack.enter_context(connected(backend, sandbox_tags=sandbox_tags))
+            session = stack.enter_context(agent_session(defaults))
+        grades = stack.enter_context(judge_session(session))
+        grader = stack.enter_context(contextlib.closing(Grader(grades, concurrency=concurrency)))
         environment = Environment(session, grader, concurrency=concurrency, tags=sandbox_tags)
         policy_of = await stack.enter_async_context(_policies(policy, folder))
 
