@@ -122,8 +122,6 @@ def parametrize(metafunc: pytest.Metafunc, settings: Settings) -> None:
         marked = Marked.of(mark)
         load_goals = _problems if mark.name == "problems" else _tasks
         goals = load_goals(metafunc, marked, settings)
-        if not goals:
-            raise ValueError(f"{marked.source or settings.problems} holds no {mark.name}")
     except (ValueError, UserError) as error:
         raise pytest.Collector.CollectError(
             f"{metafunc.definition.nodeid}: @pytest.mark.{mark.name}: {error}"
