@@ -78,10 +78,10 @@ def processes(path: Path) -> set[int]:
     found = set()
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            working = os.readlink(f"/proc/{entry}/cwd")
+            working = Path(f"/proc/{entry}/cwd").readlink()
         except OSError:
             continue
-        if str(path) in working or str(path) in command(int(entry)):
+        if str(path) in str(working) or str(path) in command(int(entry)):
             found.add(int(entry))
     return found - {os.getpid()}
 
