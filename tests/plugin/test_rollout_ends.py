@@ -197,21 +197,25 @@ def test_a_rollout_that_a_test_leaves_running_ends_with_it(
     pytester.makepyfile(
         """
         import asyncio
+        import os
         import time
         from pathlib import Path
         import pytest
         from cwsandbox import Sandbox
 
         pytestmark = pytest.mark.problems("bundled")
+        WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        ENDED = Path(f"ended-{WORKER}")
 
         def running():
-            return Sandbox.list(tags=["model:never_ends"]).result()
+            tags = ["model:never_ends", f"pytest-worker:{WORKER}"]
+            return Sandbox.list(tags=tags).result()
 
         async def never_ends(messages, tools):
             try:
                 await asyncio.sleep(1000)
             finally:
-                Path("ended").touch()
+                ENDED.touch()
 
         def test_leaves(problem, rollout):
             rollout(problem, policy=never_ends)
@@ -228,8 +232,9 @@ def test_a_rollout_that_a_test_leaves_running_ends_with_it(
 
         @pytest.fixture
         def looked_after():
+            ENDED.unlink(missing_ok=True)
             yield
-            assert Path("ended").exists(), "it runs"
+            assert ENDED.exists(), "it runs"
             deadline = time.monotonic() + 10
             while running():
                 assert time.monotonic() < deadline, "its sandbox runs"
