@@ -22,6 +22,7 @@ FOLDER = "/workspace"
 COMMAND_BYTES = 96 << 10  # what is longer goes as a file: one argument may have 128 KiB
 STREAM_CHARACTERS = 1 << 20  # of each stream that are kept; a command that writes more is stopped
 REST_SECONDS = 1.0  # for output that is on its way when a command times out
+CHANGE_FOLDER = 'cd -- "$0" 2>/dev/null; exec "$@"'
 NAMES = ("execute_code", "bash", "read_file", "write_file", "submit_solution")
 
 
@@ -30,7 +31,7 @@ def sandbox_tools(
 ) -> dict[str, Tool]:
     """All of them by name. Every command has ``timeout_seconds``.
 
-    Relative paths are taken from ``folder``, in which the sandbox should have been started.
+    ``folder`` is the working folder: commands run there, relative paths are taken from there.
     """
 
     async def execute_code(code: str, sandbox: Sandbox) -> str:
@@ -47,7 +48,7 @@ def sandbox_tools(
             command = ["python", "-c", program.decode()]
         else:
             command = ["sh", "-c", 'exec python - <"$1"', "sh", await _placed(sandbox, program)]
-        return await run(sandbox, command, timeout_seconds=timeout_seconds)
+        return await run(sandbox, command, folder=folder, timeout_seconds=timeout_seconds)
 
     async def bash(command: str, sandbox: Sandbox) -> str:
         """Run a Bash command in the sandbox; get its exit code, standard output and error.
@@ -63,7 +64,7 @@ def sandbox_tools(
             words = ["bash", "-c", script.decode()]
         else:
             words = ["bash", await _placed(sandbox, script)]
-        return await run(sandbox, words, timeout_seconds=timeout_seconds)
+        return await run(sandbox, words, folder=folder, timeout_seconds=timeout_seconds)
 
     async def read_file(path: str, sandbox: Sandbox) -> str:
         """Read a text file in the sandbox.
@@ -117,13 +118,16 @@ def named_tools(
     return tuple(tools[name] for name in names)
 
 
-async def run(sandbox: Sandbox, command: Sequence[str], *, timeout_seconds: float) -> str:
-    """Run a command; what to tell the model of it.
+async def run(
+    sandbox: Sandbox, command: Sequence[str], *, folder: str, timeout_seconds: float
+) -> str:
+    """Run a command in ``folder``, where there is one; what to tell the model of it.
 
     A command that writes too much, or has no end, is killed with all that it started. Raises
     ``ToolError`` then, and what the SDK raises.
     """
-    result = await _finished(sandbox, command, timeout_seconds=timeout_seconds)
+    there = ["sh", "-c", CHANGE_FOLDER, folder, *command]
+    result = await _finished(sandbox, there, timeout_seconds=timeout_seconds)
     return observations.of_run(result.returncode, result.stdout, result.stderr)
 
 

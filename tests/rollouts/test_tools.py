@@ -402,6 +402,17 @@ class TestInTheSandbox:
         assert "null bytes" in await use("execute_code", code="print(1)\0")
         assert await use("execute_code", code="print('\ud800')") == "exit=0\n?\n"
 
+    async def test_commands_run_in_the_working_folder_where_there_is_one(
+        self, session: Session
+    ) -> None:
+        sandbox = session.sandbox()  # would run them elsewhere
+        workplace = Workplace.over(sandbox)
+        there = json.dumps({"command": "pwd"})
+        assert await TOOLS["bash"].call(there, workplace) == f"exit=0\n{FOLDER}\n"
+        elsewhere = sandbox_tools(folder="/nowhere")["bash"]
+        assert await elsewhere.call(there, workplace) == "exit=0\n/\n"
+        await sandbox.stop()
+
     async def test_undecodable_output_is_replaced(self, use: Use) -> None:
         assert await use("bash", command=r"printf 'a\377b'") == "exit=0\na�b"
 

@@ -114,12 +114,15 @@ class TestLife:
     async def test_an_interrupted_close_still_removes_the_sandbox(self, session: Session) -> None:
         workplace = place(session)
         workplace.start_ahead()
+        starting = workplace._starting
+        assert starting is not None
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(workplace.close())
         await asyncio.sleep(0)
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
+        await asyncio.wait((starting,))  # the loop lives on, as that of a run does
         assert await none_is_left(session)
 
     async def test_a_sandbox_is_prepared_before_its_use(self, session: Session) -> None:
