@@ -7,16 +7,17 @@ and a group's metadata; ``read_groups`` keeps them.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pytest_cwsandbox.errors import InfrastructureError, ModelError
 from pytest_cwsandbox.export.table import Table, json_text
 from pytest_cwsandbox.rollouts.trajectory import Choice, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from art import Trajectory as ArtTrajectory
     from art import TrajectoryGroup
 
     from pytest_cwsandbox.rollouts.messages import AssistantMessage
@@ -38,8 +39,8 @@ def trajectory_groups(recorded: Sequence[RecordedTrajectory], _: float) -> Table
         table.used += earned
         table.rows.append(
             {
-                "trajectories": [_trajectory(sample) for sample in earned],
-                "exceptions": [_exception(sample.trajectory) for sample in lost],
+                "trajectories": [_row(sample) for sample in earned],
+                "exceptions": [_exception(loss(sample.trajectory)) for sample in lost],
                 "metadata": {"group": group, "problem": problem},
                 "metrics": {},
                 "logs": [],
@@ -54,9 +55,8 @@ def trajectory_groups(recorded: Sequence[RecordedTrajectory], _: float) -> Table
 
 def read_groups(path: Path) -> list[TrajectoryGroup]:
     """The groups of an exported file, ready for ``backend.train``."""
-    from art import Trajectory, TrajectoryGroup
+    from art import TrajectoryGroup
     from art.trajectories import PydanticException
-    from openai.types.chat.chat_completion import Choice as ChatChoice
 
     groups = []
     for line in path.read_bytes().split(b"\n"):
@@ -64,18 +64,7 @@ def read_groups(path: Path) -> list[TrajectoryGroup]:
             continue
         row = json.loads(line)
         group = TrajectoryGroup(
-            [
-                Trajectory(
-                    **trajectory
-                    | {
-                        "messages_and_choices": [
-                            ChatChoice(**message) if "message" in message else message
-                            for message in trajectory["messages_and_choices"]
-                        ]
-                    }
-                )
-                for trajectory in row["trajectories"]
-            ],
+            [art_trajectory(trajectory) for trajectory in row["trajectories"]],
             metadata=row["metadata"],
             metrics=row["metrics"],
             logs=row["logs"],
@@ -86,8 +75,37 @@ def read_groups(path: Path) -> list[TrajectoryGroup]:
     return groups
 
 
-def _trajectory(sample: RecordedTrajectory) -> dict[str, object]:
-    trajectory = sample.trajectory
+def _row(sample: RecordedTrajectory) -> dict[str, object]:
+    return trajectory_row(
+        sample.trajectory,
+        id=sample.id,
+        group=sample.group,
+        problem=sample.problem,
+        sample=sample.sample,
+    )
+
+
+def art_trajectory(row: Mapping[str, object], **fields: object) -> ArtTrajectory:
+    """ART's own object of a row of ``trajectory_row``; ``fields`` are ART's, beside the row's."""
+    from art import Trajectory as ArtTrajectory
+    from openai.types.chat.chat_completion import Choice as ChatChoice
+
+    said = [
+        ChatChoice(**message) if "message" in message else message
+        for message in cast("list[dict[str, Any]]", row["messages_and_choices"])
+    ]
+    taken: dict[str, Any] = {**row, **fields, "messages_and_choices": said}
+    return ArtTrajectory(**taken)
+
+
+def trajectory_row(trajectory: Trajectory, **metadata: object) -> dict[str, object]:
+    """What ART's ``Trajectory`` says, as JSON; assistant messages are choices.
+
+    Of one with a reward: raises what it lost its reward to, ``InfrastructureError`` or
+    ``ModelError``.
+    """
+    if trajectory.reward is None:
+        raise loss(trajectory)
     choices = iter(trajectory.choices)
     return {
         "messages_and_choices": [
@@ -95,20 +113,27 @@ def _trajectory(sample: RecordedTrajectory) -> dict[str, object]:
             for message in trajectory.messages
         ],
         "tools": list(trajectory.tools) or None,
-        "reward": float(trajectory.reward or 0.0),
+        "reward": float(trajectory.reward),
         "metrics": dict(trajectory.metrics),
-        "metadata": {name: _plain(value) for name, value in trajectory.metadata.items()}
-        | {
-            "id": sample.id,
-            "group": sample.group,
-            "problem": sample.problem,
-            "sample": sample.sample,
-            "stop_reason": trajectory.stop_reason.value,
-            "verdict": trajectory.verdict,
+        "metadata": {
+            name: _plain(value)
+            for name, value in {
+                **trajectory.metadata,
+                **metadata,
+                "stop_reason": trajectory.stop_reason.value,
+                "verdict": trajectory.verdict,
+            }.items()
         },
         "logs": [trajectory.detail] if trajectory.detail else [],
         "additional_histories": [],
     }
+
+
+def loss(trajectory: Trajectory) -> InfrastructureError:
+    """What a trajectory without a reward lost it to."""
+    by_model = trajectory.stop_reason is StopReason.MODEL_ERROR
+    kind = ModelError if by_model else InfrastructureError
+    return kind(trajectory.detail or trajectory.stop_reason.value)
 
 
 def _choice(message: AssistantMessage, said: Choice) -> dict[str, object]:
@@ -120,14 +145,9 @@ def _choice(message: AssistantMessage, said: Choice) -> dict[str, object]:
     return {"finish_reason": finish, "index": 0, "logprobs": said.logprobs, "message": kept}
 
 
-def _exception(trajectory: Trajectory) -> dict[str, object]:
-    by_model = trajectory.stop_reason is StopReason.MODEL_ERROR
-    kind = ModelError if by_model else InfrastructureError
-    return {
-        "type": str(kind),  # as ART writes the types of live exceptions
-        "message": trajectory.detail or trajectory.stop_reason.value,
-        "traceback": "",
-    }
+def _exception(error: InfrastructureError) -> dict[str, object]:
+    # The type as ART writes those of live exceptions.
+    return {"type": str(type(error)), "message": str(error), "traceback": ""}
 
 
 def _plain(value: object) -> float | int | str | bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.rollouts.endpoint import EndpointPolicy
+from pytest_cwsandbox.rollouts.endpoint import EndpointPolicy, ReadAnswer
 from pytest_cwsandbox.rollouts.failures import BadAnswerError, Fault
 from pytest_cwsandbox.rollouts.policy import Generation
 from pytest_cwsandbox.rollouts.reading import (
@@ -39,10 +39,16 @@ class ChatPolicy(EndpointPolicy):
         body = self._request(messages, tools)
 
         async def send(client: AsyncOpenAI) -> RawAnswer:
+            completions = client.chat.completions
             # `extra_body` replaces the rest of the body and is sent as it is.
-            return await client.chat.completions.with_raw_response.create(
-                model=self.name, messages=[], extra_body=body
-            )
+            if self.endpoint.given is None:
+                return await completions.with_raw_response.create(
+                    model=self.name, messages=[], extra_body=body
+                )
+            # Its owner may have wrapped `create`: ART adds settings and counts costs there.
+            answer = await completions.create(model=self.name, messages=[], extra_body=body)
+            text = answer if isinstance(answer, str) else answer.to_json()
+            return ReadAnswer(text.encode())
 
         return await self.endpoint.ask(send, lambda answer: _read(answer, messages))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -34,6 +34,14 @@ class RawAnswer(Protocol):
     def content(self) -> bytes: ...
 
 
+@dataclass(slots=True)
+class ReadAnswer:
+    """An answer that its client has read already."""
+
+    content: bytes
+    retries_taken: int = 0
+
+
 class Answered(Protocol):
     """What the client tells of every answer."""
 
@@ -43,11 +51,18 @@ class Answered(Protocol):
 class Endpoint:
     """What all samples of one model share.
 
-    A client belongs to the event loop that it was used on, so there is one for each.
+    A client belongs to the event loop that it was used on, so there is one for each. With
+    ``client``, somebody else's, that one is used, and not closed.
     """
 
     def __init__(
-        self, options: ModelOptions, *, base_url: str, api_key: str, is_openai: bool
+        self,
+        options: ModelOptions,
+        *,
+        base_url: str,
+        api_key: str,
+        is_openai: bool,
+        client: AsyncOpenAI | None = None,
     ) -> None:
         parts = urlsplit(base_url)
         self.is_openai = is_openai
@@ -58,6 +73,7 @@ class Endpoint:
         self._on_loopback = parts.hostname in {"localhost", "127.0.0.1", "::1"}
         self._options = options
         self._answered = False
+        self.given = client
         self._clients: dict[asyncio.AbstractEventLoop, AsyncOpenAI] = {}
 
     async def ask(
@@ -68,7 +84,8 @@ class Endpoint:
         """Send until an answer can be read, or raise what the failure means.
 
         The client sends again what got no answer or a passing error. An answer of status 200 that
-        cannot be read is sent for again here, out of the same budget.
+        cannot be read is sent for again here, out of the same budget; so is everything with a
+        client that was given, which cannot tell what it sent again.
         """
         from openai import OpenAIError
 
@@ -80,7 +97,11 @@ class Endpoint:
                 left -= raw.retries_taken
                 generation = read(decode(raw.content))
             except OpenAIError as error:
-                fault, left = self._keyless(Fault.of(error)), 0
+                fault = self._keyless(Fault.of(error))
+                if self.given is None:
+                    left = 0
+                else:
+                    _note(f"{fault.status}: {fault.text}")
             except BadAnswerError as error:
                 fault = self._keyless(error.fault)
                 _note(f"{fault.status}: {fault.text}")
@@ -96,7 +117,8 @@ class Endpoint:
                 raise meaning from None
             await asyncio.sleep(pause)
             left, pause = left - 1, min(2 * pause, LONGEST_PAUSE)
-            client = client.with_options(max_retries=left)
+            if self.given is None:
+                client = client.with_options(max_retries=left)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
@@ -112,6 +134,8 @@ class Endpoint:
     def _client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
+        if self.given is not None:
+            return self.given.with_options(max_retries=0, timeout=self._options.timeout_seconds)
         for loop in [loop for loop in self._clients if loop.is_closed()]:
             del self._clients[loop]
         loop = asyncio.get_running_loop()

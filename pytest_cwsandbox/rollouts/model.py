@@ -12,6 +12,8 @@ from pytest_cwsandbox.errors import EndpointError
 from pytest_cwsandbox.rollouts.scripted import SCRIPTED
 
 if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
     from pytest_cwsandbox.rollouts.chat import ChatPolicy
     from pytest_cwsandbox.rollouts.responses import ResponsesPolicy
 
@@ -81,6 +83,24 @@ def openai_policy(
     import_module("openai")  # it takes a second, which no event loop should wait for
     endpoint = Endpoint(options, base_url=url, api_key=key, is_openai=is_openai)
     return (ChatPolicy if api == "chat" else ResponsesPolicy)(options, endpoint)
+
+
+def client_policy(client: AsyncOpenAI, options: ModelOptions) -> ChatPolicy:
+    """Chat Completions through somebody else's client, such as a trainer's for its own model.
+
+    Where and with which key is the client's affair; retries and time limit are ``options``'.
+    """
+    from pytest_cwsandbox.rollouts.chat import ChatPolicy
+    from pytest_cwsandbox.rollouts.endpoint import Endpoint
+
+    endpoint = Endpoint(
+        options,
+        base_url=str(client.base_url),
+        api_key=client.api_key,
+        is_openai=False,
+        client=client,
+    )
+    return ChatPolicy(options, endpoint)
 
 
 def _host(url: str) -> str:
