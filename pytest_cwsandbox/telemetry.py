@@ -30,7 +30,7 @@ class WandbRun(Protocol):
 
     def log(self, data: Mapping[str, float], *, step: int) -> None: ...
 
-    def alert(self, title: str, text: str) -> None: ...
+    def alert(self, title: str, text: str, level: str) -> None: ...
 
 
 def active_run() -> WandbRun | None:
@@ -46,6 +46,19 @@ def training_step(step: int) -> Iterator[None]:
         yield
     finally:
         _step.reset(token)
+
+
+@contextlib.contextmanager
+def uncounted(sandbox: Sandbox) -> Iterator[None]:
+    """What is executed in this block is ours and not the agent's: no metric counts it.
+
+    For what cannot run in a sandbox of its own, such as a test of the state that an agent left.
+    """
+    session, sandbox._session = sandbox._session, None  # noqa: SLF001 - the SDK offers no other way
+    try:
+        yield
+    finally:
+        sandbox._session = session  # noqa: SLF001
 
 
 async def logged(logger: logging.Logger, sandbox: Sandbox, execution: Awaitable[R]) -> R:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.options import RolloutOptions
     from pytest_cwsandbox.rollouts.tasks import Task
     from pytest_cwsandbox.rollouts.workplace import Workplace
+    from pytest_cwsandbox.telemetry import WandbRun
 
 
 class RunawayWarning(UserWarning):
@@ -39,13 +40,13 @@ def watch(
         if options.on_runaway is not None:
             options.on_runaway(text)
         if (run := active_run()) is not None:
-            _alert(run.alert, text)
+            _alert(run, f"Runaway rollout: {goal.id}", text)
 
     return count
 
 
-def _alert(alert: Callable[[str, str], None], text: str) -> None:
+def _alert(run: WandbRun, title: str, text: str) -> None:
     try:
-        alert("Runaway rollout", text)
+        run.alert(title, text, "WARN")
     except Exception as error:  # noqa: BLE001 - wandb's own trouble must not end the episode
         ROLLOUTS.warning("the alert did not reach W&B: %s", error)

@@ -20,7 +20,7 @@ from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER
 from pytest_cwsandbox.rollouts.workplace import REPLACED, TERMINATED, CommandTimeoutError, ToolError
-from pytest_cwsandbox.telemetry import GRADING, logged
+from pytest_cwsandbox.telemetry import GRADING, logged, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,10 +77,9 @@ async def place_files(sandbox: Sandbox, files: Mapping[str, str]) -> None:
         return
     archive = f"/tmp/{uuid.uuid4().hex}.tar"  # noqa: S108 - inside the sandbox
     await sandbox.write_file(archive, _archive(files))
-    process = sandbox.exec(
-        ["bash", "-c", PLACE, "-", FOLDER, archive], timeout_seconds=PLACING_SECONDS
-    )
-    result = await _bounded(process)
+    command = ["bash", "-c", PLACE, "-", FOLDER, archive]
+    with uncounted(sandbox):
+        result = await _bounded(sandbox.exec(command, timeout_seconds=PLACING_SECONDS))
     if result is None or result.returncode != 0:
         raise ConfigurationError(f"the files cannot be placed in the sandbox: {_complaint(result)}")
 
@@ -134,8 +133,9 @@ async def _run(task: Task, sandbox: Sandbox) -> tuple[ProcessResult | None, floa
     command = ["bash", "-c", RUN, "-", FOLDER, limit, *task.test_command]
     started = time.monotonic()
     try:
-        process = sandbox.exec(command, timeout_seconds=outer)
-        result = await logged(GRADING, sandbox, _bounded(process))
+        with uncounted(sandbox):
+            process = sandbox.exec(command, timeout_seconds=outer)
+            result = await logged(GRADING, sandbox, _bounded(process))
     except SandboxTimeoutError as error:
         overdue = time.monotonic() - started > 0.9 * outer
         if overdue and not isinstance(error, SandboxRequestTimeoutError):
