@@ -38,12 +38,15 @@ class Outcome:
 
     ``detail`` is one line for people (at most a few hundred characters); ``seconds`` is wall time
     including the sandbox's start and every retry; ``sandboxes`` counts the sandboxes it used.
+    ``passed_asserts`` of ``asserts`` held, where the grade was asked to count; else both are 0.
     """
 
     verdict: Verdict
     detail: str = ""
     seconds: float = 0.0
     sandboxes: int = 0
+    asserts: int = 0
+    passed_asserts: int = 0
 
     @property
     def reward(self) -> float | None:

@@ -9,5 +9,6 @@ from pytest_cwsandbox.grading.exit_code import ExitCodeGrader
 from pytest_cwsandbox.grading.extract import extract_code
 from pytest_cwsandbox.grading.grader import Grader
 from pytest_cwsandbox.grading.limits import Limits
+from pytest_cwsandbox.grading.output import OutputGrader
 
-__all__ = ["ExitCodeGrader", "Grader", "Limits", "extract_code"]
+__all__ = ["ExitCodeGrader", "Grader", "Limits", "OutputGrader", "extract_code"]

@@ -97,7 +97,14 @@ class SandboxGrader(ABC):
         line = " ".join(detail.split())[:DETAIL]
         if verdict is Verdict.INFRASTRUCTURE_ERROR and self._raise_infrastructure:
             raise InfrastructureError(line)
-        return Outcome(verdict, line, time.monotonic() - started, tally.sandboxes)
+        return Outcome(
+            verdict,
+            line,
+            time.monotonic() - started,
+            sandboxes=tally.sandboxes,
+            asserts=tally.asserts,
+            passed_asserts=tally.passed_asserts,
+        )
 
     async def _check_itself(self) -> None:
         """Once; a failure is not remembered, so that a service that recovers is used."""

@@ -43,7 +43,8 @@ def wrong(numbers):
 class Grader(SandboxGrader):
     """Grades completions; the expected values never enter a sandbox that holds one.
 
-    ``held_out`` adds a problem's ``challenge_test_list`` to its asserts.
+    ``held_out`` adds a problem's ``challenge_test_list`` to its asserts. ``count_asserts`` decides
+    every assert and tells how many hold, instead of stopping at the first that does not.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Grader(SandboxGrader):
         concurrency: int = 32,
         raise_infrastructure: bool = False,
         held_out: bool = False,
+        count_asserts: bool = False,
     ) -> None:
         super().__init__(
             session,
@@ -64,6 +66,7 @@ class Grader(SandboxGrader):
             raise_infrastructure=raise_infrastructure,
         )
         self._held_out = held_out
+        self._count_asserts = count_asserts
         self._judge = Judge(
             session, limits=self._limits, retries=retries, canary=self._canary_passes
         )
@@ -103,8 +106,17 @@ class Grader(SandboxGrader):
         self._judge.close()
 
     async def _find(self, tests: Tests, code: str, tally: Tally) -> Finding:
+        if self._count_asserts:
+            tally.asserts = len(tests.checks)
         found = await _evaluate(self._runs, tests, code, tally)
-        return await self._judge.decide(tests, found) if isinstance(found, list) else found
+        if not isinstance(found, list):
+            return found
+        if not self._count_asserts:
+            return await self._judge.decide(tests, found)
+        findings = await self._judge.decide_each(tests, found)
+        failed = [finding for finding in findings if finding[0] is not Verdict.PASSED]
+        tally.passed_asserts = len(findings) - len(failed)
+        return failed[0] if failed else findings[0]
 
     async def _tells_right_from_wrong(self, runs: Runs) -> bool:
         tests = _tests(SELF_TEST, held_out=False)

@@ -73,6 +73,15 @@ class Judge:
             finding = PASSED
         return await self._evaluate(tests, judged, items) or finding
 
+    async def decide_each(self, tests: Tests, items: Sequence[Item]) -> list[Finding]:
+        """The finding of every assert, each on its own. Raises as ``Runs.run`` does."""
+        return [
+            await self._evaluate(tests, [check], items) or PASSED
+            if check.kind == "judged"
+            else compare(check, items[check.calls[0]])
+            for check in tests.checks
+        ]
+
     async def _evaluate(
         self, tests: Tests, checks: Sequence[Check], items: Sequence[Item]
     ) -> Finding | None:

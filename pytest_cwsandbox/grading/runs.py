@@ -70,9 +70,11 @@ class _SuspectError(Exception):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts the sandboxes that one grade used."""
+    """Counts the sandboxes that one grade used, and the asserts where it was asked to."""
 
     sandboxes: int = 0
+    asserts: int = 0
+    passed_asserts: int = 0
 
 
 class Runs:

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
+import itertools
 import threading
 from typing import TYPE_CHECKING, Literal
 
-from pytest_cwsandbox.grading import Grader, Limits
-from pytest_cwsandbox.rewards.columns import problems_of, text_of
+from pytest_cwsandbox.grading import Grader, Limits, OutputGrader
+from pytest_cwsandbox.rewards.columns import expected_outputs_of, problems_of, text_of
+from pytest_cwsandbox.rewards.log import report
 from pytest_cwsandbox.rewards.session import shared_session
+from pytest_cwsandbox.rewards.versions import check_trl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from cwsandbox import OperationRef, Session
 
     from pytest_cwsandbox.backend import BackendOptions
     from pytest_cwsandbox.outcome import Outcome
+    from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.rewards.columns import Completion
 
+    Graders = tuple[Grader, OutputGrader]
 
-class CodeReward:
-    """A reward function for TRL's trainers: 1.0 for code that passes its tests, else 0.0.
 
-    Each completion with code is graded in a sandbox of its own, all in parallel; one without code
-    earns 0.0 without a sandbox. Where the sandboxes fail after every retry the reward is None,
-    which TRL leaves out of its group, or ``InfrastructureError`` with
+class Grades:
+    """What the reward functions of this room share: outcomes of completions, a sandbox each.
+
+    Each completion with code is graded in a sandbox of its own, ``concurrency`` at once; one
+    without code earns 0.0 without a sandbox. Where the sandboxes fail after every retry the reward
+    is None, which TRL leaves out of its group, or ``InfrastructureError`` is raised, with
     ``on_infrastructure="raise"``.
-    ``held_out`` adds a problem's ``challenge_test_list`` to its asserts, where it has one.
+    ``held_out`` adds a problem's ``challenge_test_list`` to its asserts, where it has one. ``tags``
+    replace the usual ones of the sandboxes.
+
+    A row without ``test_list`` is graded by ``expected_output``: what its program prints. That is
+    weaker than asserts, since a program may print a constant.
+
+    Safe to use from several threads, and in every process of a training run that was not forked
+    from one that had used it.
     """
+
+    _name = "code_reward"
+    _count_asserts = False
 
     def __init__(
         self,
@@ -37,20 +55,108 @@ class CodeReward:
         concurrency: int = 32,
         on_infrastructure: Literal["none", "raise"] = "none",
         backend: BackendOptions | None = None,
+        tags: tuple[str, ...] = (),
     ) -> None:
         if on_infrastructure not in {"none", "raise"}:
             raise ValueError(
                 f'on_infrastructure must be "none" or "raise", not {on_infrastructure!r}'
             )
-        self.__name__ = "code_reward"  # what trainers log the reward as
+        self.__name__ = self._name  # what trainers log the reward as
         self._held_out = held_out
         self._limits = limits
         self._retries = retries
         self._concurrency = concurrency
         self._on_infrastructure = on_infrastructure
         self._backend = backend
+        self._tags = tags
         self._lock = threading.Lock()
-        self._graders: dict[int, Grader] = {}  # by process: none survives a fork
+        self._calls = itertools.count(1)
+        self._used: tuple[Session, Graders] | None = None
+
+    def outcomes(self, completions: Sequence[Completion], **columns: object) -> list[Outcome]:
+        """What lies behind the rewards: verdicts and details."""
+        return [ref.result() for ref in self._start(completions, columns)]
+
+    def check(self, row: Mapping[str, object]) -> None:
+        """Raise ``ConfigurationError`` for a row of the dataset that cannot be graded."""
+        problem, output = _read(row)
+        if output is None or problem.test_list:
+            self._graders()[0].check(problem, held_out=self._held_out)
+
+    def grade(
+        self, text: str, row: Mapping[str, object], *, is_code: bool = False
+    ) -> OperationRef[Outcome]:
+        """Grade one completion, or what is code already, by one row of the dataset."""
+        return self._grade(self._graders(), *_read(row), text, is_code=is_code)
+
+    def _start(
+        self, completions: Sequence[Completion], columns: Mapping[str, object]
+    ) -> list[OperationRef[Outcome]]:
+        problems = problems_of(columns, len(completions))
+        outputs = expected_outputs_of(columns, len(completions))
+        graders = self._graders()
+        return [
+            self._grade(graders, problem, output, text_of(completion))
+            for problem, output, completion in zip(problems, outputs, completions, strict=True)
+        ]
+
+    def _grade(
+        self,
+        graders: Graders,
+        problem: Problem,
+        output: str | None,
+        text: str,
+        *,
+        is_code: bool = False,
+    ) -> OperationRef[Outcome]:
+        by_asserts, by_output = graders
+        if output is None or problem.test_list:
+            grade = by_asserts.grade_code if is_code else by_asserts.grade
+            return grade(problem, text, held_out=self._held_out)
+        return (by_output.grade_code if is_code else by_output.grade)(text, output)
+
+    def _graders(self) -> Graders:
+        """Those of the process's session; new ones where it was closed in between."""
+        session = shared_session(self._backend, self._tags)
+        with self._lock:
+            if self._used is not None and self._used[0] is session:
+                return self._used[1]
+            if self._used is not None:
+                for grader in self._used[1]:
+                    grader.close()
+            raising = self._on_infrastructure == "raise"
+            graders = (
+                Grader(
+                    session,
+                    limits=self._limits,
+                    retries=self._retries,
+                    concurrency=self._concurrency,
+                    raise_infrastructure=raising,
+                    count_asserts=self._count_asserts,
+                ),
+                OutputGrader(
+                    session,
+                    limits=self._limits,
+                    retries=self._retries,
+                    concurrency=self._concurrency,
+                    raise_infrastructure=raising,
+                ),
+            )
+            self._used = (session, graders)
+            return graders
+
+    def _rewards(
+        self, outcomes: Sequence[Outcome], columns: Mapping[str, object]
+    ) -> list[float | None]:
+        report(self.__name__, next(self._calls), outcomes, columns)
+        return [self._reward(outcome) for outcome in outcomes]
+
+    def _reward(self, outcome: Outcome) -> float | None:
+        return outcome.reward
+
+
+class CodeReward(Grades):
+    """A reward function for TRL's trainers: 1.0 for code that passes its tests, else 0.0."""
 
     def __call__(
         self,
@@ -60,32 +166,52 @@ class CodeReward:
     ) -> list[float | None]:
         """Rewards of ``completions``, in their order; ``columns`` as of ``problems_of``."""
         del prompts
-        return [outcome.reward for outcome in self.outcomes(completions, **columns)]
-
-    def outcomes(self, completions: Sequence[Completion], **columns: object) -> list[Outcome]:
-        """What lies behind the rewards: verdicts and details."""
-        problems = problems_of(columns, len(completions))
-        grader = self._grader()
-        refs = [
-            grader.grade(problem, text_of(completion), held_out=self._held_out)
-            for problem, completion in zip(problems, completions, strict=True)
-        ]
-        return [ref.result() for ref in refs]
-
-    def _grader(self) -> Grader:
-        with self._lock:
-            if os.getpid() not in self._graders:
-                self._graders[os.getpid()] = Grader(
-                    shared_session(self._backend),
-                    limits=self._limits,
-                    retries=self._retries,
-                    concurrency=self._concurrency,
-                    raise_infrastructure=self._on_infrastructure == "raise",
-                )
-            return self._graders[os.getpid()]
+        check_trl()
+        return self._rewards(self.outcomes(completions, **columns), columns)
 
 
-_default = CodeReward()
+class AsyncCodeReward(Grades):
+    """``CodeReward`` as a coroutine: TRL awaits it beside its other asynchronous rewards."""
+
+    async def __call__(
+        self,
+        prompts: Sequence[object],
+        completions: Sequence[Completion],
+        **columns: object,
+    ) -> list[float | None]:
+        """Rewards of ``completions``, in their order; ``columns`` as of ``problems_of``."""
+        del prompts
+        check_trl()
+        refs = await asyncio.to_thread(self._start, completions, columns)  # may start a runner
+        return self._rewards(await asyncio.gather(*refs), columns)
+
+
+class FractionReward(CodeReward):
+    """The fraction of a problem's asserts that hold: from 0.0, over partly right, to 1.0.
+
+    Each assert counts the same, held-out ones too. So a lookup table of the asserts in the prompt
+    earns their share of all asserts, and a constant the share of those that happen to expect it:
+    without held-out asserts the lookup table earns 1.0 here as it does of ``CodeReward``. A program
+    that does not load, takes too long or leaves early earns 0.0.
+    """
+
+    _name = "fraction_reward"
+    _count_asserts = True
+
+    def _reward(self, outcome: Outcome) -> float | None:
+        if outcome.reward is None or not outcome.asserts:
+            return outcome.reward
+        return outcome.passed_asserts / outcome.asserts
+
+
+def _read(row: Mapping[str, object]) -> tuple[Problem, str | None]:
+    columns = {name: [value] for name, value in row.items()}
+    return problems_of(columns, 1)[0], expected_outputs_of(columns, 1)[0]
+
+
+_code = CodeReward()
+_async_code = AsyncCodeReward()
+_fraction = FractionReward()
 
 
 def code_reward(
@@ -94,4 +220,22 @@ def code_reward(
     **columns: object,
 ) -> list[float | None]:
     """``CodeReward`` with its defaults."""
-    return _default(prompts, completions, **columns)
+    return _code(prompts, completions, **columns)
+
+
+async def async_code_reward(
+    prompts: Sequence[object],
+    completions: Sequence[Completion],
+    **columns: object,
+) -> list[float | None]:
+    """``AsyncCodeReward`` with its defaults."""
+    return await _async_code(prompts, completions, **columns)
+
+
+def fraction_reward(
+    prompts: Sequence[object],
+    completions: Sequence[Completion],
+    **columns: object,
+) -> list[float | None]:
+    """``FractionReward`` with its defaults."""
+    return _fraction(prompts, completions, **columns)

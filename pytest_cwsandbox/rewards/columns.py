@@ -36,13 +36,14 @@ def _content(content: object) -> str:
 def problems_of(columns: Mapping[str, object], count: int) -> list[Problem]:
     """The problem of each of ``count`` completions, from the dataset's columns.
 
-    ``test_list`` is needed; ``challenge_test_list``, ``test_imports``, ``test_setup_code``,
-    ``entry_point`` and ``task_id`` are used where present; other columns are ignored. Raises
-    ``ConfigurationError`` that names the column.
+    ``test_list`` is needed, or ``expected_output``; ``challenge_test_list``, ``test_imports``,
+    ``test_setup_code``, ``entry_point`` and ``task_id`` are used where present; other columns are
+    ignored. Raises ``ConfigurationError`` that names the column.
     """
-    if "test_list" not in columns:
+    if "test_list" not in columns and "expected_output" not in columns:
         raise ConfigurationError(
-            'the reward needs the column "test_list": pass the dataset with its asserts'
+            'the reward needs the column "test_list": pass the dataset with its asserts, or with '
+            'what its programs print in "expected_output"'
         )
     read = _Columns(columns, count)
     return [
@@ -59,6 +60,13 @@ def problems_of(columns: Mapping[str, object], count: int) -> list[Problem]:
     ]
 
 
+def expected_outputs_of(columns: Mapping[str, object], count: int) -> list[str | None]:
+    """What the program of each completion should print; None where the dataset does not say."""
+    read = _Columns(columns, count)
+    outputs = [read.value("expected_output", row) for row in range(count)]
+    return [None if output is None else str(output) for output in outputs]
+
+
 class _Columns:
     """Columns of equal length; a missing or null value is an empty one."""
 
@@ -66,7 +74,7 @@ class _Columns:
         self._columns = columns
         self._count = count
 
-    def _value(self, name: str, row: int) -> object:
+    def value(self, name: str, row: int) -> object:
         column = self._columns.get(name)
         if column is None:
             return None
@@ -78,11 +86,11 @@ class _Columns:
         return column[row]
 
     def text(self, name: str, row: int) -> str:
-        value = self._value(name, row)
+        value = self.value(name, row)
         return "" if value is None else str(value)
 
     def texts(self, name: str, row: int) -> tuple[str, ...]:
-        value = self._value(name, row)
+        value = self.value(name, row)
         if value is None:
             return ()
         items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else ()

@@ -1,0 +1,180 @@
+"""Small rewards beside the tests: each bounded, in TRL's signature, and combined with care.
+
+TRL adds up the rewards of several functions and takes a missing one for 0.0: a completion whose
+sandbox failed would count as wrong as soon as another function has an opinion about it. ``combine``
+makes one function of several, in which None stays None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_cwsandbox.errors import ConfigurationError
+from pytest_cwsandbox.rewards.columns import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from pytest_cwsandbox.rewards.columns import Completion
+
+    Rewards = Sequence[float | None]
+
+
+class RewardFunction(Protocol):
+    """TRL's signature, sync or async."""
+
+    def __call__(
+        self, prompts: Sequence[object], completions: Sequence[Completion], **columns: object
+    ) -> Rewards | Awaitable[Rewards]: ...
+
+
+FAILED = re.compile(r"(Error: |exit=(?!0\n)|\{'error': )")  # the last is TRL's own
+
+
+def format_reward(
+    prompts: Sequence[object], completions: Sequence[Completion], **columns: object
+) -> list[float]:
+    """1.0 where the answer stands in a closed ``<answer>`` or code fence, else 0.0."""
+    del prompts, columns
+    return [float(_is_marked(text_of(completion))) for completion in completions]
+
+
+def tool_use_reward(
+    prompts: Sequence[object], completions: Sequence[Completion], **columns: object
+) -> list[float]:
+    """1.0 where at least one tool call of the conversation succeeded, else 0.0.
+
+    More calls earn no more. A call succeeded if its result is neither an error nor a program that
+    left with another exit code than 0.
+    """
+    del prompts, columns
+    return [float(any(map(_succeeded, _tool_results(done)))) for done in completions]
+
+
+class LengthPenalty:
+    """0.0 up to ``free`` characters, from there down to -1.0 at ``limit`` and beyond.
+
+    Counts all that the model wrote, thinking and every turn included, but no tool results.
+    """
+
+    def __init__(self, free: int, limit: int) -> None:
+        if not 0 <= free < limit:
+            raise ConfigurationError(
+                f"LengthPenalty(free={free}, limit={limit}): limit must be above free, free not "
+                "below 0"
+            )
+        self.__name__ = "length_penalty"
+        self._free = free
+        self._limit = limit
+
+    def __call__(
+        self, prompts: Sequence[object], completions: Sequence[Completion], **columns: object
+    ) -> list[float]:
+        del prompts, columns
+        return [self._penalty(_written(completion)) for completion in completions]
+
+    def _penalty(self, characters: int) -> float:
+        over = (characters - self._free) / (self._limit - self._free)
+        return -min(max(over, 0.0), 1.0)
+
+
+def combine(*parts: tuple[RewardFunction, float], name: str = "combined_reward") -> RewardFunction:
+    """One reward function: the mean of several, weighted, within -1.0 and 1.0.
+
+    ``combine((code_reward, 1.0), (format_reward, 0.1))``. None where any part is None. Give what
+    judges the result more weight than all the rest together: then no shaping is worth more than a
+    pass. Asynchronous if any part is. Raises ``ConfigurationError`` for weights that are not above
+    0, and at a call for a part that leaves [-1, 1].
+    """
+    total = sum(weight for _, weight in parts)
+    if not parts or not all(weight > 0 and math.isfinite(weight) for _, weight in parts):
+        raise ConfigurationError("combine() needs pairs of a reward function and a weight above 0")
+
+    def combined(columns_of_rewards: Sequence[Rewards]) -> list[float | None]:
+        for (function, _), rewards in zip(parts, columns_of_rewards, strict=True):
+            _check(function, rewards)
+        return [
+            _mean(row, [weight / total for _, weight in parts])
+            for row in zip(*columns_of_rewards, strict=True)
+        ]
+
+    if any(map(_is_async, (function for function, _ in parts))):
+
+        async def reward(
+            prompts: Sequence[object], completions: Sequence[Completion], **columns: object
+        ) -> list[float | None]:
+            async def one(function: RewardFunction) -> Rewards:
+                if _is_async(function):
+                    result = function(prompts, completions, **columns)
+                else:
+                    result = await asyncio.to_thread(function, prompts, completions, **columns)
+                return await result if inspect.isawaitable(result) else result
+
+            return combined(await asyncio.gather(*(one(function) for function, _ in parts)))
+
+    else:
+
+        def reward(  # type: ignore[misc]  # the same but for being a coroutine
+            prompts: Sequence[object], completions: Sequence[Completion], **columns: object
+        ) -> list[float | None]:
+            results = [function(prompts, completions, **columns) for function, _ in parts]
+            return combined([rewards for rewards in results if not inspect.isawaitable(rewards)])
+
+    reward.__name__ = name
+    return reward
+
+
+def _is_async(function: RewardFunction) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)
+
+
+def _check(function: RewardFunction, rewards: Rewards) -> None:
+    for reward in rewards:
+        if reward is not None and not -1.0 <= reward <= 1.0:  # NaN is not either
+            name = getattr(function, "__name__", type(function).__name__)
+            raise ConfigurationError(
+                f"{name} returned {reward}: parts of combine() must stay within -1 and 1"
+            )
+
+
+def _mean(row: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    rewards = [reward for reward in row if reward is not None]
+    if len(rewards) < len(row):
+        return None
+    mean = math.fsum(w * reward for w, reward in zip(weights, rewards, strict=True))
+    return min(max(mean, -1.0), 1.0)
+
+
+def _is_marked(text: str) -> bool:
+    _, _, answer = text.rpartition("<answer>")
+    answer, closed, _ = answer.partition("</answer>")
+    if closed and "<answer>" in text and answer.strip():
+        return True
+    fenced = text.split("```")
+    return len(fenced) > 2 and bool(fenced[-2].strip())
+
+
+def _tool_results(completion: Completion) -> list[str]:
+    if isinstance(completion, str):
+        return []
+    return [str(message.get("content")) for message in completion if message.get("role") == "tool"]
+
+
+def _succeeded(result: str) -> bool:
+    return not FAILED.match(result)
+
+
+def _written(completion: Completion) -> int:
+    if isinstance(completion, str):
+        return len(completion)
+    return sum(
+        len(text_of([message]))
+        + len(str(message.get("reasoning_content") or ""))
+        + len(str(message.get("tool_calls") or ""))
+        for message in completion
+        if message.get("role", "assistant") == "assistant"
+    )
