@@ -13,6 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.telemetry import uncounted
 
 if TYPE_CHECKING:
     from cwsandbox import Sandbox, SandboxFileError
@@ -94,7 +95,8 @@ async def _answers(sandbox: Sandbox) -> bool:
     from cwsandbox import CWSandboxError, SandboxTimeoutError
 
     try:
-        await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
+        with uncounted(sandbox):
+            await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
     except (CWSandboxError, asyncio.CancelledError) as error:
         if is_cancelled(error):
             raise
@@ -109,7 +111,8 @@ async def probe(sandbox: Sandbox) -> None:
     from cwsandbox import CWSandboxError
 
     try:
-        await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
+        with uncounted(sandbox):
+            await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
     except (CWSandboxError, asyncio.CancelledError) as error:
         if is_cancelled(error):
             raise
