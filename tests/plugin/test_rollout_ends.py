@@ -192,8 +192,9 @@ def test_a_failure_is_tried_again_on_another_sandbox_while_nothing_is_lost_by_it
 
 
 def test_a_rollout_that_a_test_leaves_running_ends_with_it(
-    pytester: pytest.Pytester, run: Run
+    pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # of the process that runs this test
     pytester.makepyfile(
         """
         import asyncio

@@ -51,11 +51,14 @@ def in_flight(pytester: pytest.Pytester, *args: str, rollouts: int, workers: int
     When the block ends it must be gone, in time.
     """
     pytester.makepyfile(SLOW.format(rollouts=rollouts))
+    environment = dict(os.environ)
+    environment.pop("PYTEST_XDIST_WORKER", None)  # of the process that runs this test
     with subprocess.Popen(
         [sys.executable, "-m", "pytest", "--cwsandbox-limit=1", *args],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=pytester.path,
+        env=environment,
         start_new_session=True,
     ) as controller:
         try:
