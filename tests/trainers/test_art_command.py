@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.trainers.art.command import main
 
 if TYPE_CHECKING:
@@ -148,3 +151,77 @@ def test_keys_take_the_names_that_are_read(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("FORGE_API_KEY", "another")
     prepare_environment()
     assert os.environ["WANDB_API_KEY"] == "forge"
+
+
+class Backend:
+    """ART's local backend with the scripted model in the place of the trained one."""
+
+    served: scripted.Endpoint
+    steps = 0
+    trained: ClassVar[list[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def register(self, model: Any) -> None:
+        pass
+
+    async def _prepare_backend_for_training(self, *_: object) -> tuple[str, str]:
+        return self.served.address, self.served.token
+
+    def _model_inference_name(self, *_: object, **__: object) -> str:
+        return "scripted"
+
+    async def _get_step(self, _: object) -> int:
+        return type(self).steps
+
+    async def train(self, _: object, groups: Any, *, learning_rate: float) -> Any:
+        from art import TrainResult
+
+        type(self).steps += 1
+        self.trained.append((learning_rate, list(groups)))
+        return TrainResult(self.steps, {"loss/train": 0.42})
+
+
+@NEEDS_ART
+def test_a_run_trains_on_policy_and_goes_on_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = ModuleType("art.local")
+    local.LocalBackend = Backend  # type: ignore[attr-defined]  # in the place of one with a GPU
+    monkeypatch.setitem(sys.modules, "art.local", local)
+    monkeypatch.setattr("pytest_cwsandbox.trainers.art.command.check_training", lambda *_, **__: 0)
+    monkeypatch.chdir(tmp_path)
+    for name in ("WANDB_API_KEY", "FORGE_API_KEY", "CWSANDBOX_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    Backend.served = scripted.join_or_start(tmp_path, lifeline=os.getpid())
+    arguments = ["--on-policy", "--problems", "bundled", "--num-problems", "2"]
+    try:
+        result = CliRunner().invoke(main, [*arguments, "--num-steps", "1"])
+        assert result.exit_code == 0, result.output
+        again = CliRunner().invoke(main, [*arguments, "--num-steps", "2"])
+    finally:
+        scripted.stop(tmp_path)
+    for line in (
+        "Backend: local",
+        "Model: train-001 (on-policy)",
+        "Creating local backend...",
+        "Registering model with backend...",
+        "=== Step 1 ===",
+        "Collected 4 trajectories, avg reward: 1.00",
+        "Training complete: step=1, metrics={'loss/train': 0.42}",
+    ):
+        assert line in result.stdout.splitlines()
+    assert "warning" not in result.stdout
+    assert again.exit_code == 0, again.output
+    assert "Resuming at step 1 of 2" in again.output
+    assert "=== Step 1 ===" not in again.output
+    assert [learning_rate for learning_rate, _ in Backend.trained] == [1e-5, 1e-5]
+    history = tmp_path / ".art/cwsandbox-mbpp/models/train-001/history.jsonl"
+    steps = [json.loads(line) for line in history.read_text().splitlines()]
+    assert [row["training_step"] for row in steps] == [1, 2]
+    assert [row["train/rollout/pass_rate"] for row in steps] == [1.0, 1.0]
+    assert [row["loss/train"] for row in steps] == [0.42, 0.42]

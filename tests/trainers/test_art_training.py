@@ -18,12 +18,18 @@ from openai.types.chat.chat_completion import Choice  # noqa: E402 - likewise
 
 from pytest_cwsandbox.backend import BackendOptions  # noqa: E402 - likewise
 from pytest_cwsandbox.errors import (  # noqa: E402 - likewise
+    ConfigurationError,
     EndpointError,
     InfrastructureError,
     ModelError,
 )
 from pytest_cwsandbox.problems import load  # noqa: E402 - likewise
-from pytest_cwsandbox.rollouts import ModelOptions, scripted  # noqa: E402 - likewise
+from pytest_cwsandbox.rollouts import (  # noqa: E402 - likewise
+    ModelOptions,
+    RolloutOptions,
+    Task,
+    scripted,
+)
 from pytest_cwsandbox.rollouts.models import Models  # noqa: E402 - likewise
 from pytest_cwsandbox.trainers.art import (  # noqa: E402 - likewise
     collect_trajectory_group,
@@ -89,6 +95,14 @@ class Alternating:
 
 async def failing(_: object, __: object) -> str:
     raise ModelError("the endpoint is away")
+
+
+def silent(_: object, __: object) -> str:
+    return "done"
+
+
+async def not_a_number(_: object, __: object) -> float:
+    return math.nan
 
 
 def trying(_: object, __: object) -> AssistantMessage:
@@ -278,6 +292,16 @@ async def test_a_step_that_lost_everything_trains_nothing() -> None:
         with pytest.raises(InfrastructureError, match="the endpoint is away"):
             await train(model, Backend(), collector, steps=1, learning_rate=1e-5)
     assert model.events == []
+
+
+async def test_a_grader_that_gives_no_number_ends_the_gathering() -> None:
+    task = Task(task_id="1", prompt="Do nothing.", source="own")
+    options = RolloutOptions(task_grader=not_a_number)
+    async with open_environment(backend=LOCAL) as (environment, _):
+        with pytest.raises(ConfigurationError, match="its grader returned nan"):
+            await collect_trajectory_group(
+                Model(), task, 1, environment=environment, policy=silent, options=options
+            )
 
 
 async def test_arts_own_log_takes_the_groups(tmp_path: Path, server: scripted.Endpoint) -> None:
