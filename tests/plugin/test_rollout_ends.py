@@ -191,7 +191,7 @@ def test_a_failure_is_tried_again_on_another_sandbox_while_nothing_is_lost_by_it
     assert 1.0 in rewards
 
 
-def test_a_rollout_that_a_test_leaves_running_ends_with_it(
+def test_a_rollout_that_a_test_gives_up_on_ends_with_it(
     pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # of the process that runs this test
@@ -218,18 +218,26 @@ def test_a_rollout_that_a_test_leaves_running_ends_with_it(
             finally:
                 ENDED.touch()
 
-        def test_leaves(problem, rollout):
-            rollout(problem, policy=never_ends)
+        def gives_up(rollout):
+            with pytest.raises(TimeoutError):
+                rollout.result(timeout=0.1)
+
+        def test_gives_up_at_once(problem, rollout):
+            gives_up(rollout(problem, policy=never_ends))
+
+        def test_gives_up(problem, rollout):
+            started = rollout(problem, policy=never_ends)
             while not running():
                 time.sleep(0.05)
+            gives_up(started)
 
-        def test_leaves_at_once(problem, rollout):
-            rollout(problem, policy=never_ends)
-
-        async def test_leaves_without_awaiting(problem, rollout):
-            rollout(problem, policy=never_ends)
+        async def test_gives_up_awaiting(problem, rollout):
+            started = rollout(problem, policy=never_ends)
             while not running():
                 await asyncio.sleep(0.05)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await started
 
         @pytest.fixture
         def looked_after():
@@ -242,9 +250,10 @@ def test_a_rollout_that_a_test_leaves_running_ends_with_it(
 
         @pytest.mark.usefixtures("looked_after")
         def test_looks(problem, rollout):
-            rollout(problem, policy=never_ends)
+            started = rollout(problem, policy=never_ends)
             while not running():
                 time.sleep(0.05)
+            gives_up(started)
         """
     )
     result = run("--cwsandbox-limit=1")

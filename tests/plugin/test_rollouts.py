@@ -173,7 +173,10 @@ def test_a_call_may_change_the_runs_settings(pytester: pytest.Pytester) -> None:
             import pytest
             from pytest_cwsandbox.rollouts.limits import EpisodeLimits
 
+            from pytest_cwsandbox.errors import UserError
+
             pytestmark = pytest.mark.problems("bundled")
+            MISTAKE = (TypeError, UserError)
 
             def test_model(problem, rollout):
                 trajectory = rollout(
@@ -198,7 +201,7 @@ def test_a_call_may_change_the_runs_settings(pytester: pytest.Pytester) -> None:
                 assert trajectory.metrics["turns"] == 2
 
             def test_unknown(problem, rollout):
-                with pytest.raises(TypeError, match=r"knows no temprature; .*temperature"):
+                with pytest.raises(MISTAKE, match=r"knows no temprature; .*temperature"):
                     rollout(problem, temprature=1.0)
             """
         )
