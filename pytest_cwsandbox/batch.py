@@ -144,11 +144,13 @@ def connected(
         reached = backend.connect(
             options or BackendOptions(), folder, lifeline=os.getpid(), faults=faults
         )
-        yield reached.defaults(
-            tags=sandbox_tags or tags.sandbox_tags(run=folder.name, worker="main"),
-            max_lifetime_seconds=LIFETIME_SECONDS,
-        )
-        reached.restore()
+        try:
+            yield reached.defaults(
+                tags=sandbox_tags or tags.sandbox_tags(run=folder.name, worker="main"),
+                max_lifetime_seconds=LIFETIME_SECONDS,
+            )
+        finally:
+            reached.restore()
     finally:
         runner.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)

@@ -230,19 +230,25 @@ def _cwsandbox_grader(
 
 
 @pytest.fixture
-def grade(_cwsandbox_grader: Grader) -> Grade:
+def grade(_cwsandbox_grader: Grader) -> Generator[Grade]:
     """Grades a completion; the result is awaited, or had with ``.result()``.
 
     Raises ``ConfigurationError`` for a problem that cannot be graded, ``InfrastructureError`` when
     the sandboxes failed after every retry.
     """
+    from pytest_cwsandbox.awaited import Awaited, check_awaited
+
+    refs: list[Awaited[Outcome]] = []
 
     def start(
         problem: Problem, completion: str, *, held_out: bool = False
     ) -> OperationRef[Outcome]:
-        return _cwsandbox_grader.grade(problem, completion, held_out=held_out)
+        ref = _cwsandbox_grader.grade(problem, completion, held_out=held_out)
+        refs.append(Awaited.of(ref, "grade"))
+        return refs[-1]
 
-    return start
+    yield start
+    check_awaited(refs)
 
 
 @pytest.fixture(scope="session")
@@ -263,10 +269,16 @@ def _cwsandbox_exit_code_grader(
 
 
 @pytest.fixture
-def grade_exit_code(_cwsandbox_exit_code_grader: ExitCodeGrader) -> GradeExitCode:
+def grade_exit_code(_cwsandbox_exit_code_grader: ExitCodeGrader) -> Generator[GradeExitCode]:
     """Runs a program: full reward if and only if it exits 0. The naive pattern; easily fooled."""
 
-    def start(code: str) -> OperationRef[Outcome]:
-        return _cwsandbox_exit_code_grader.grade(code)
+    from pytest_cwsandbox.awaited import Awaited, check_awaited
 
-    return start
+    refs: list[Awaited[Outcome]] = []
+
+    def start(code: str) -> OperationRef[Outcome]:
+        refs.append(Awaited.of(_cwsandbox_exit_code_grader.grade(code), "grade_exit_code"))
+        return refs[-1]
+
+    yield start
+    check_awaited(refs)

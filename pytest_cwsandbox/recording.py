@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Literal, SupportsFloat
 
 import pytest
 
-from pytest_cwsandbox.errors import EndpointError, InfrastructureError
+from pytest_cwsandbox.errors import EndpointError, InfrastructureError, UserError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
 from pytest_cwsandbox.parametrize import FIXTURES, Marked, marker
 from pytest_cwsandbox.problems import Problem
+from pytest_cwsandbox.rollouts.scripted import CANNOT
 from pytest_cwsandbox.rollouts.tasks import Task
 from pytest_cwsandbox.rollouts.trajectory import StopReason
 from pytest_cwsandbox.runs.identity import RUN
@@ -29,7 +30,13 @@ SERVICE_FAILURES = frozenset({"SandboxUnavailableError", "SandboxResourceExhaust
 
 Status = Literal["", "infra", "low reward"]
 STOPPED = "stopped"  # in the run's folder, made by the item that ends the run
-ROLLOUT_METRICS = ("turns", "tool_calls", "tokens_in", "tokens_out")  # that a sample carries
+ROLLOUT_METRICS = (
+    "turns",
+    "tool_calls",
+    "tokens_in",
+    "tokens_out",
+    "cost",
+)  # that a sample carries
 
 
 @dataclass(slots=True)
@@ -93,8 +100,14 @@ def record_trajectory(item: pytest.Item, goal: Problem | Task, trajectory: Traje
     recorded.metadata = {
         "model": str(trajectory.metadata["model"]),
         "stop_reason": trajectory.stop_reason.value,
-        **{name: f"{trajectory.metrics[name]:g}" for name in ROLLOUT_METRICS},
+        **{
+            name: f"{trajectory.metrics[name]:g}"
+            for name in ROLLOUT_METRICS
+            if name in trajectory.metrics
+        },
     }
+    if any(message["content"] == CANNOT for message in trajectory.messages):
+        recorded.metadata["unknown"] = "yes"
 
 
 def _is_finite(value: object) -> bool:
@@ -124,8 +137,10 @@ def annotate(
     status: Status = ""
     if call.excinfo is not None:
         error = call.excinfo.value
-        if isinstance(error, EndpointError):
+        if isinstance(error, EndpointError) and "rollout" in getattr(item, "fixturenames", ()):
             _stop(item, error, report)
+        elif isinstance(error, UserError):  # its message says what and the remedy
+            report.longrepr = f"{_line_of(item, call.excinfo)}cwsandbox: {error}"
         elif is_infrastructure(error):
             # Also where the test is expected to fail: this says nothing of what it tests.
             report.outcome = "failed"
@@ -163,6 +178,12 @@ def annotate(
         )
 
 
+def _line_of(item: pytest.Item, failure: pytest.ExceptionInfo[BaseException]) -> str:
+    """Where in the test's own file it happened, such as "test_agent.py:7: "."""
+    lines = [entry.lineno + 1 for entry in failure.traceback if entry.path == item.path]
+    return f"{item.path.name}:{lines[-1]}: " if lines else ""
+
+
 def _stop(item: pytest.Item, error: EndpointError, report: pytest.TestReport) -> None:
     """Every other rollout would fail alike: end the run, and say why once in all its processes."""
     reason = f"cwsandbox: {error}"
@@ -174,7 +195,7 @@ def _stop(item: pytest.Item, error: EndpointError, report: pytest.TestReport) ->
     except FileExistsError:
         report.outcome = "skipped"
         report.longrepr = (str(item.path), 0, "Skipped: another item has stopped the run")
-    item.session.shouldstop = reason
+    item.session.shouldstop = "cwsandbox: the model's endpoint refuses every request"
 
 
 def is_infrastructure(error: BaseException) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 import pytest
 
 from pytest_cwsandbox import recording, tags
-from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
+from pytest_cwsandbox.problems import Problem
+from pytest_cwsandbox.rollouts.model import ModelOptions
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.settings import SETTINGS
 
@@ -21,9 +24,7 @@ if TYPE_CHECKING:
     from cwsandbox import OperationRef, Session
 
     from pytest_cwsandbox.grading import Grader
-    from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.rollouts.limits import EpisodeLimits
-    from pytest_cwsandbox.rollouts.model import ModelOptions
     from pytest_cwsandbox.rollouts.options import RolloutOptions, TaskGrader
     from pytest_cwsandbox.rollouts.policy import Policy, PolicyFunction
     from pytest_cwsandbox.rollouts.tasks import Task
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.settings import Settings
 
 TEST_ANNOTATION = "pytest-test-id"
+MODEL_FIELDS = frozenset(field.name for field in dataclasses.fields(ModelOptions))
 
 
 class Changes(TypedDict, total=False):
@@ -131,13 +133,12 @@ def rollout(
     ``ConfigurationError`` for what cannot be judged, ``EndpointError`` (which stops the run) where
     the model's endpoint refuses every request.
     """
-    from cwsandbox import OperationRef
-
+    from pytest_cwsandbox.awaited import Awaited, check_awaited
     from pytest_cwsandbox.rollouts.runaway import RunawayWarning
 
     background = _cwsandbox_rollouts.background
-
     started: list[Future[Trajectory]] = []
+    refs: list[Awaited[Trajectory]] = []
     running: set[asyncio.Task[object]] = set()
     runaways: list[str] = []
     usual = replace(_cwsandbox_rollouts.options, on_runaway=runaways.append)
@@ -148,15 +149,22 @@ def rollout(
         policy: Policy | PolicyFunction | None = None,
         **changes: Unpack[Changes],
     ) -> OperationRef[Trajectory]:
+        _check_goal(goal)
+        if policy is not None and (asked := changes.keys() & MODEL_FIELDS):
+            raise ConfigurationError(
+                f"rollout() takes a policy or a model's {', '.join(sorted(asked))}, not both"
+            )
         model, options = _changed(request.config.stash[SETTINGS].model, usual, changes)
         episode = _Episode(request.node, goal, sample, policy, model, options)
         started.append(background.start(episode.run(_cwsandbox_rollouts, running)))
-        return OperationRef(started[-1])
+        refs.append(Awaited(started[-1], "rollout"))
+        return refs[-1]
 
     yield start
     for future in started:  # what a test left running goes with it, and its sandbox
         future.cancel()
     background.submit(_ended(running)).result()
+    check_awaited(refs)
     for text in runaways:  # here, not where they happened: that is another thread
         request.node.warn(RunawayWarning(text))
 
@@ -165,15 +173,24 @@ async def _ended(running: set[asyncio.Task[object]]) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
+def _check_goal(goal: object) -> None:
+    from pytest_cwsandbox.rollouts.tasks import Task
+
+    if not isinstance(goal, Problem | Task):
+        raise ConfigurationError(f"rollout() takes a Problem or a Task, got {goal!r:.80}")
+
+
 def _changed(
     model: ModelOptions, options: RolloutOptions, changes: Changes
 ) -> tuple[ModelOptions, RolloutOptions]:
     """The settings with a call's changes."""
-    ours, theirs = ({field.name for field in dataclasses.fields(kind)} for kind in (model, options))
-    if unknown := changes.keys() - ours - theirs:
-        known = ", ".join(sorted(ours | theirs))
-        raise TypeError(f"rollout() knows no {', '.join(sorted(unknown))}; it knows {known}")
-    mine = {name: value for name, value in changes.items() if name in ours}
+    theirs = {field.name for field in dataclasses.fields(options)}
+    known = sorted(MODEL_FIELDS | theirs)
+    for name in changes.keys() - known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it knows {', '.join(known)}"
+        raise ConfigurationError(f"rollout() knows no {name}; {hint}")
+    mine = {name: value for name, value in changes.items() if name in MODEL_FIELDS}
     its = {name: value for name, value in changes.items() if name in theirs}
     return replace(model, **mine), replace(options, **its)  # type: ignore[arg-type]  # see Changes
 

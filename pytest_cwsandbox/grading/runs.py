@@ -208,16 +208,28 @@ async def _bounded(process: Process) -> ProcessResult:
     done = asyncio.ensure_future(process)
     await asyncio.wait((done,), timeout=UNWATCHED_SECONDS)
     if not done.done():
-        size = 0
-        async for chunk in process.stdout:
-            size += len(chunk)
-            if size > OUTPUT_BYTES + SLACK_BYTES:
-                done.cancel()
-                raise ProgramFailedError(Verdict.OUTPUT_LIMIT, "flooded the channel of the result")
+        # The stream of a command that never began does not end, only the process does.
+        flooding = asyncio.ensure_future(_floods(process))
+        await asyncio.wait((done, flooding), return_when=asyncio.FIRST_COMPLETED)
+        flooded = flooding.done() and flooding.exception() is None and flooding.result()
+        flooding.cancel()
+        if flooded:
+            done.cancel()
+            raise ProgramFailedError(Verdict.OUTPUT_LIMIT, "flooded the channel of the result")
     result = await done
     if len(result.stdout_bytes) > OUTPUT_BYTES + SLACK_BYTES:
         raise ProgramFailedError(Verdict.OUTPUT_LIMIT, "flooded the channel of the result")
     return result
+
+
+async def _floods(process: Process) -> bool:
+    """Whether the output becomes too much; returns when it does, or ends."""
+    size = 0
+    async for chunk in process.stdout:
+        size += len(chunk)
+        if size > OUTPUT_BYTES + SLACK_BYTES:
+            return True
+    return False
 
 
 async def _is_over(sandbox: Sandbox) -> bool:

@@ -39,7 +39,9 @@ def problem_from_row(row: Row, source: str) -> Problem:
     task_id = row.key("task_id")
     prompt = row.text("text" if "text" in row else "prompt")
     solution = row.text("code") if is_mbpp else row.text("reference_solution", "")
-    split = row.text("split", _mbpp_split(task_id) if is_mbpp else "")
+    # Others write their own problems with MBPP's names and numbers.
+    numbered = is_mbpp and "mbpp" in source.lower()
+    split = row.text("split", _mbpp_split(task_id) if numbered else "")
     return problem_with_asserts(row, task_id, prompt, solution=solution, split=split, source=source)
 
 

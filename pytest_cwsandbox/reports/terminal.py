@@ -61,19 +61,29 @@ def models(records: Sequence[SampleRecord]) -> list[str]:
     for record in records:
         if "model" in record.metadata:
             by_model.setdefault(record.metadata["model"], []).append(record)
-    return [_model(model, by_model[model]) for model in sorted(by_model)]
+    return [line for model in sorted(by_model) for line in _model(model, by_model[model])]
 
 
-def _model(model: str, records: Sequence[SampleRecord]) -> str:
+def _model(model: str, records: Sequence[SampleRecord]) -> list[str]:
     def mean(name: str) -> float:
         return sum(float(record.metadata[name]) for record in records) / len(records)
 
     tokens = mean("tokens_in") + mean("tokens_out")
-    line = (
-        f"model {model}: {len(records)} rollouts, on average {mean('turns'):.1f} turns, "
-        f"{mean('tool_calls'):.1f} tool calls, {tokens:,.0f} tokens"
+    each = (
+        f"{mean('turns'):.1f} turns, {mean('tool_calls'):.1f} tool calls, {tokens:,.0f} tokens each"
     )
-    return f"{line}; {NOT_A_MODEL}" if is_scripted(model) else line
+    lines = [f"model {model}: {len(records)} rollouts, {each}"]
+    costs = [float(record.metadata["cost"]) for record in records if "cost" in record.metadata]
+    if costs:
+        lines.append(f"model {model}: {sum(costs):,.2f} US dollars")
+    if is_scripted(model):
+        lines.append(f"model {model}: {NOT_A_MODEL}")
+    if unknown := sum("unknown" in record.metadata for record in records):
+        lines.append(
+            f"model {model}: {unknown} of {len(records)} it does not know: choose a model with "
+            "--cwsandbox-model"
+        )
+    return lines
 
 
 def verdicts(groups: Sequence[GroupSummary]) -> str:

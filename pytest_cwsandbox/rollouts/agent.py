@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
@@ -14,8 +13,8 @@ from pytest_cwsandbox.rollouts.episode import run_episode
 from pytest_cwsandbox.rollouts.judged import judged
 from pytest_cwsandbox.rollouts.options import RolloutOptions
 from pytest_cwsandbox.rollouts.policy import as_policy
-from pytest_cwsandbox.rollouts.prompts import task_messages
-from pytest_cwsandbox.rollouts.sandbox_tools import sandbox_tools
+from pytest_cwsandbox.rollouts.prompts import WORK, WORK_WITH_OTHERS, task_messages
+from pytest_cwsandbox.rollouts.sandbox_tools import named_tools
 from pytest_cwsandbox.rollouts.task_reward import grade_task, place_files
 from pytest_cwsandbox.rollouts.trajectory import StopReason
 from pytest_cwsandbox.rollouts.workplace import ToolError, Workplace
@@ -57,13 +56,6 @@ async def run_agent_episode(
     return await work(as_policy(policy), task, workplace, options)
 
 
-@cache  # schemas are made once, not once per episode
-def named_tools(names: tuple[str, ...], timeout_seconds: float) -> tuple[Tool, ...]:
-    """Tools that come along, by name."""
-    known = sandbox_tools(timeout_seconds=timeout_seconds)
-    return tuple(known[name] for name in names)
-
-
 def check_task(task: Task, options: RolloutOptions) -> None:
     """A task that nothing judges would earn a meaningless reward: ``ConfigurationError``."""
     if options.task_grader is None and not task.test_command:
@@ -76,11 +68,12 @@ async def work(
     policy: Policy, task: Task, workplace: Workplace, options: RolloutOptions
 ) -> Trajectory:
     """Run an episode in a workplace that has the task's files."""
-    tools = options.tools or named_tools(task.tools, options.tool_seconds)
+    tools = options.tools or named_tools(task.tools, timeout_seconds=options.tool_seconds)
+    usual = WORK_WITH_OTHERS if options.tools else WORK
     turns = task.max_steps if options.limits.turns is None else options.limits.turns
     episode = await run_episode(
         policy,
-        task_messages(task, system_prompt=options.system_prompt),
+        task_messages(task, system_prompt=options.system_prompt or usual),
         tools,
         workplace,
         replace(options.limits, turns=min(turns, task.max_steps)),

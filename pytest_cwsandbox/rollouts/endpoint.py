@@ -72,7 +72,7 @@ class Endpoint:
         self._api_key = api_key
         self._on_loopback = parts.hostname in {"localhost", "127.0.0.1", "::1"}
         self._options = options
-        self._answered = False
+        self.answered = False
         self.given = client
         self._clients: dict[asyncio.AbstractEventLoop, AsyncOpenAI] = {}
 
@@ -106,11 +106,11 @@ class Endpoint:
                 fault = self._keyless(error.fault)
                 _note(f"{fault.status}: {fault.text}")
             else:
-                self._answered = True
+                self.answered = True
                 return generation
-            meaning = judge(fault, where=self.where, answered=self._answered)
+            meaning = judge(fault, where=self.where, answered=self.answered)
             if isinstance(meaning, Generation):
-                self._answered = True
+                self.answered = True
                 return meaning
             if left <= 0 or not isinstance(meaning, ModelError):
                 # The client's own error is left out: it may quote the key.
@@ -183,6 +183,11 @@ class EndpointPolicy(ABC):
     @property
     def name(self) -> str:
         return self.options.model
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the endpoint ever answered: one that has not, does not think too long."""
+        return self.endpoint.answered
 
     @property
     def timeout_seconds(self) -> float:

@@ -13,12 +13,12 @@ from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.rollouts import runaway
-from pytest_cwsandbox.rollouts.agent import check_task, named_tools, work
+from pytest_cwsandbox.rollouts.agent import check_task, work
 from pytest_cwsandbox.rollouts.episode import run_episode
 from pytest_cwsandbox.rollouts.judged import judged, model_name
 from pytest_cwsandbox.rollouts.options import RolloutOptions
-from pytest_cwsandbox.rollouts.prompts import problem_messages
-from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER
+from pytest_cwsandbox.rollouts.prompts import SOLVE, SOLVE_WITH_OTHERS, problem_messages
+from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER, named_tools
 from pytest_cwsandbox.rollouts.task_reward import place_files
 from pytest_cwsandbox.rollouts.workplace import Workplace
 from pytest_cwsandbox.tags import tag
@@ -104,12 +104,12 @@ class Environment:
         self, policy: Policy, problem: Problem, workplace: Workplace, options: RolloutOptions
     ) -> Trajectory:
         self._grader.check(problem, held_out=options.held_out)
-        tools = options.tools or named_tools(SOLVER_TOOLS, options.tool_seconds)
+        tools = options.tools or named_tools(SOLVER_TOOLS, timeout_seconds=options.tool_seconds)
         messages = problem_messages(
             problem,
             visible=options.visible,
             held_out=options.held_out,
-            system_prompt=options.system_prompt,
+            system_prompt=options.system_prompt or (SOLVE_WITH_OTHERS if options.tools else SOLVE),
         )
         watch = runaway.watch(problem, workplace, options)
         episode = await run_episode(policy, messages, tools, workplace, options.limits, watch=watch)

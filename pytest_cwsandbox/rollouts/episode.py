@@ -173,6 +173,8 @@ class _Loop:
         """A model that thinks too long has lost; an endpoint that does not answer has failed."""
         if failures:
             raise ModelError(f"the endpoint failed until the time was up: {failures[-1]}")
+        if not getattr(self._policy, "has_answered", True):
+            raise ModelError(f"the endpoint has never answered, in {waited:.0f} s this time")
         patience = getattr(self._policy, "timeout_seconds", None)
         if isinstance(patience, int | float) and waited >= patience:
             raise ModelError(f"the endpoint gave no answer in {waited:.0f} s")

@@ -35,6 +35,7 @@ FILTER_WORDS = re.compile(
 )
 # llama.cpp: the model wrote a tool call that its server could not read.
 UNREADABLE_CALL = re.compile(r"produced output that does not match the expected", re.IGNORECASE)
+NOBODY_THERE = "nobody there"
 EXCERPT = 300
 
 
@@ -69,7 +70,9 @@ class Fault:
         if isinstance(error, APITimeoutError):
             return cls(None, "", "no answer in time")
         reason = error.__cause__ or error
-        return cls(None, "", f"no connection ({type(reason).__name__}: {reason})")
+        # By name: httpx in openai 2, httpx2 in 3.
+        code = NOBODY_THERE if type(reason).__name__ in {"ConnectError", "ConnectTimeout"} else ""
+        return cls(None, code, f"no connection ({type(reason).__name__}: {reason})")
 
 
 class BadAnswerError(Exception):
@@ -88,7 +91,7 @@ def judge(fault: Fault, *, where: str, answered: bool) -> Generation | HarnessEr
     """
     said = f"{fault.status}: {one_line(fault.text)}" if fault.status else one_line(fault.text)
     if fault.status is None:
-        return ModelError(f"{where} failed: {said}")
+        return _unanswered(fault, said, where, answered=answered)
     codes = set(fault.code.split())
     if (answer := _answer(fault, codes)) is not None:
         return answer
@@ -105,6 +108,15 @@ def judge(fault: Fault, *, where: str, answered: bool) -> Generation | HarnessEr
         if fault.status == 413 or codes & CONTEXT_CODES or CONTEXT_WORDS.search(fault.text):
             return ContextExceededError(f"the conversation is too long for {where} ({said})")
     return _refused(fault.status, said, where, answered=answered)
+
+
+def _unanswered(fault: Fault, said: str, where: str, *, answered: bool) -> HarnessError:
+    if fault.code == NOBODY_THERE and not answered:
+        return EndpointError(
+            f"{where} cannot be reached ({said}): start its server, or check "
+            "--cwsandbox-model-base-url"
+        )
+    return ModelError(f"{where} failed: {said}")
 
 
 def _answer(fault: Fault, codes: set[str]) -> Generation | None:

@@ -16,6 +16,15 @@ You solve programming problems in Python. You have a sandbox, which you use thro
 Try your solution with execute_code before you submit it. Submit complete code: imports, helpers and
 the function that is asked for."""
 
+# For tools that we do not know: their definitions say what they do.
+SOLVE_WITH_OTHERS = """\
+You solve programming problems in Python with the tools that you are given. Only what you hand in
+with them is judged: complete code, with imports, helpers and the function that is asked for."""
+
+WORK_WITH_OTHERS = """\
+You work with the tools that you are given. Do what you are asked, check that it works, and then
+answer without calling a tool, which ends the task."""
+
 WORK = """\
 You work on a computer through tools: a shell, and a way to read and to write files. Files and
 programs stay as you leave them. Do what you are asked, check that it works, and then answer without
@@ -23,7 +32,7 @@ calling a tool, which ends the task. The state of the files is what counts."""
 
 
 def problem_messages(
-    problem: Problem, *, visible: int | None, held_out: bool, system_prompt: str = ""
+    problem: Problem, *, visible: int | None, held_out: bool, system_prompt: str
 ) -> list[Message]:
     """The beginning of an episode about a problem.
 
@@ -45,15 +54,15 @@ def problem_messages(
     else:
         parts.append(f"Your solution is checked with {_asserts(hidden)} that you do not see.")
     return [
-        {"role": "system", "content": system_prompt or SOLVE},
+        {"role": "system", "content": system_prompt},
         {"role": "user", "content": "\n\n".join(parts)},
     ]
 
 
-def task_messages(task: Task, *, system_prompt: str = "") -> list[Message]:
+def task_messages(task: Task, *, system_prompt: str) -> list[Message]:
     """The beginning of an episode about a task."""
     return [
-        {"role": "system", "content": task.system_prompt or system_prompt or WORK},
+        {"role": "system", "content": task.system_prompt or system_prompt},
         {"role": "user", "content": task.prompt},
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import uuid
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError
@@ -107,8 +108,9 @@ def sandbox_tools(
     return {tool.name: tool for tool in map(Tool.of, functions)}
 
 
+@cache  # their schemas are made once, not once per episode
 def named_tools(
-    names: Sequence[str], *, timeout_seconds: float = COMMAND_SECONDS, folder: str = FOLDER
+    names: tuple[str, ...], *, timeout_seconds: float = COMMAND_SECONDS, folder: str = FOLDER
 ) -> tuple[Tool, ...]:
     """Those with these names, in this order; raises ``ConfigurationError``."""
     tools = sandbox_tools(timeout_seconds=timeout_seconds, folder=folder)

@@ -70,6 +70,12 @@ class Trajectory:
     metrics: dict[str, float] = field(default_factory=dict)
     metadata: dict[str, object] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Short: a failed assertion shows it."""
+        said = f"{self.verdict}: {self.detail}" if self.verdict else self.detail
+        words = (f"reward={self.reward}", self.stop_reason.value, said.strip(": "))
+        return f"Trajectory({', '.join(filter(None, words))}, {len(self.messages)} messages)"
+
     def to_json(self) -> dict[str, object]:
         """Plain JSON; ``from_json`` gives an equal trajectory back."""
         return {**asdict(self), "stop_reason": self.stop_reason.value}

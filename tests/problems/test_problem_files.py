@@ -57,7 +57,7 @@ def test_a_row_of_the_full_dataset_becomes_a_problem(tmp_path: Path) -> None:
 
 
 def test_a_row_of_the_sanitized_dataset_becomes_a_problem(tmp_path: Path) -> None:
-    (problem,) = load(write(tmp_path / "s.jsonl", SANITIZED))
+    (problem,) = load(write(tmp_path / "sanitized-mbpp.jsonl", SANITIZED))
     assert problem.prompt == "Halve a number."
     assert problem.test_imports == ("import math",)
     assert problem.entry_point == "half"
@@ -268,27 +268,32 @@ def test_an_unknown_source_lists_the_known_ones() -> None:
 
 
 def test_the_split_of_a_row_counts_before_its_number(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", {**FULL, "split": "mine"}, {**FULL, "task_id": 12})
+    path = write(tmp_path / "my-mbpp.jsonl", {**FULL, "split": "mine"}, {**FULL, "task_id": 12})
     assert [problem.split for problem in load(path)] == ["mine", "test"]
     assert [problem.task_id for problem in load(path, split="mine")] == ["11"]
 
 
+def test_only_a_file_of_mbpp_has_the_splits_of_mbpp(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.jsonl", {**FULL, "task_id": 12})
+    assert [problem.split for problem in load(path)] == [""]
+
+
 def test_an_unknown_split_lists_those_of_the_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", {**OWN, "split": "dev"}, {**FULL, "task_id": 1})
+    path = write(tmp_path / "mbpp.jsonl", {**OWN, "split": "dev"}, {**FULL, "task_id": 1})
     assert message(path, split="test") == (
         f'--cwsandbox-split: {path} has no split "test"; its splits are dev, prompt, and all'
     )
 
 
 def test_a_file_without_splits_says_so(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", OWN, {**FULL, "task_id": "mine"}, {**FULL, "task_id": 5000})
+    path = write(tmp_path / "mbpp.jsonl", OWN, {**FULL, "task_id": "mine"}, {**FULL, "task_id": 5000})
     assert message(path, split="test") == (
         f'--cwsandbox-split: {path} has no split "test"; it has no splits'
     )
 
 
 def test_a_limit_keeps_the_first_problems_of_the_split(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", *({**FULL, "task_id": n} for n in range(9, 15)))
+    path = write(tmp_path / "mbpp.jsonl", *({**FULL, "task_id": n} for n in range(9, 15)))
     assert [problem.task_id for problem in load(path, split="test", limit=2)] == ["11", "12"]
     assert len(load(path, split="all", limit=100)) == 6
 

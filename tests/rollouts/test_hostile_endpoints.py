@@ -130,11 +130,21 @@ async def test_a_body_that_breaks_off_is_the_endpoints(api: str) -> None:
     assert type(error) is ModelError
 
 
-async def test_nobody_listening_is_the_endpoints(api: str) -> None:
+async def test_where_nobody_listens_no_request_can_succeed(api: str) -> None:
     async with endpoint(CLOSE) as gone:
         pass
-    with pytest.raises(ModelError, match="no connection"):
+    with pytest.raises(EndpointError, match="cannot be reached .* start its server"):
         await ask(gone, api, retries=0)
+
+
+async def test_a_server_that_went_away_is_the_endpoints_failure(api: str) -> None:
+    async with endpoint(answer(api)) as served:
+        options = ModelOptions(model="toy", api=api, retries=0, api_key=KEY)
+        policy = openai_policy(options, base_url=served.base_url)
+        await policy.generate(ASKED, [])
+    with pytest.raises(ModelError, match="no connection"):
+        await policy.generate(ASKED, [])
+    await policy.aclose()
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])

@@ -158,3 +158,13 @@ async def test_a_conversation_that_grew_too_long_is_the_models_doing(api: str) -
 async def test_a_call_that_the_server_cannot_read_is_the_models_doing(api: str) -> None:
     said = failure(500, "The model produced output that does not match the expected format")
     assert (await episode(api, said)).stop_reason is StopReason.NO_TOOL_CALL
+
+
+async def test_an_endpoint_that_never_answered_does_not_think_too_long(api: str) -> None:
+    ended = await episode(api, HANG, wall_seconds=0.5)
+    assert ended.stop_reason is StopReason.MODEL_ERROR
+
+
+async def test_a_model_that_answered_before_and_takes_too_long_now_has_lost(api: str) -> None:
+    ended = await episode(api, submits(api, arguments="{"), HANG, wall_seconds=2.0)
+    assert ended.stop_reason is StopReason.WALL_TIMEOUT

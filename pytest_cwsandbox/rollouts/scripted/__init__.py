@@ -14,9 +14,13 @@ from pytest_cwsandbox.embedded import Embedded
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["NOT_A_MODEL", "SCRIPTED", "Endpoint", "is_scripted", "join_or_start", "stop"]
+__all__ = ["CANNOT", "NOT_A_MODEL", "SCRIPTED", "Endpoint", "is_scripted", "join_or_start", "stop"]
 
 SCRIPTED = "scripted"
+CANNOT = (
+    "I am a script and no model: I can solve only the bundled problems and tasks. "
+    "A real model is chosen with --cwsandbox-model."
+)
 NOT_A_MODEL = "scripted answers to the bundled problems and tasks, no language model"
 SERVER = Embedded(
     file="scripted",

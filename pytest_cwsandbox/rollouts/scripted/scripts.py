@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.problems import Problem
+from pytest_cwsandbox.rollouts.scripted import CANNOT
 from pytest_cwsandbox.rollouts.scripted.conversation import (
     Answer,
     Conversation,
@@ -24,11 +25,6 @@ from pytest_cwsandbox.rollouts.scripted.plans import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-CANNOT = (
-    "I am a script and no model: I can solve only the bundled problems and tasks. "
-    "A real model is chosen with --cwsandbox-model."
-)
 
 
 def answer(model: str, conversation: Conversation) -> Answer:
