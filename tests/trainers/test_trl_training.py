@@ -121,9 +121,7 @@ def test_a_completion_whose_sandbox_failed_is_masked_and_not_counted_as_wrong(
 ) -> None:
     reward = CodeReward(retries=0, concurrency=1)
     with connected(LOCAL, faults=FAULTS):
-        trainer = trained(
-            tmp_path, reward, (RIGHT, WRONG), rows(conversational=True), max_steps=1
-        )
+        trainer = trained(tmp_path, reward, (RIGHT, WRONG), rows(conversational=True), max_steps=1)
         reward_session.close()
     table = completions(tmp_path, 1)
     lost = [row for row in table if row["code_reward/verdict"] == "infrastructure_error"]
@@ -149,9 +147,7 @@ def test_a_whole_step_without_sandboxes_moves_nothing(tmp_path: Path) -> None:
     reward = combine((CodeReward(retries=0), 1.0), (format_reward, 0.1))
     before = tiny_model.model(tiny_model.tokenizer((RIGHT, WRONG))).state_dict()
     with connected(LOCAL, faults=("exec-unavailable",)):
-        trainer = trained(
-            tmp_path, reward, (RIGHT, WRONG), rows(conversational=True), max_steps=1
-        )
+        trainer = trained(tmp_path, reward, (RIGHT, WRONG), rows(conversational=True), max_steps=1)
         reward_session.close()
     assert trainer.state.log_history[0]["reward"] is None
     after = trainer.model.state_dict()
@@ -206,9 +202,16 @@ def exchanged(completion: Any) -> tuple[list[tuple[str, str]], list[str]]:
 def test_the_command_trains_a_local_model(tmp_path: Path) -> None:
     folder = tiny_model.save(tmp_path / "tiny", ("<answer>print(5050)</answer>", NO_CODE))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_cwsandbox.trainers.trl", "--model", str(folder)]
-        + ["--max-steps", "3", "--max-completion-length", "1", "--backend", "local"]
-        + ["--output-dir", str(tmp_path / "trained")],
+        [
+            sys.executable,
+            "-m",
+            "pytest_cwsandbox.trainers.trl",
+            f"--model={folder}",
+            "--max-steps=3",
+            "--max-completion-length=1",
+            "--backend=local",
+            f"--output-dir={tmp_path / 'trained'}",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -22,10 +22,11 @@ def tokenizer(words: Sequence[str], template: str = CHAT, end: str = "<end>") ->
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    known = Tokenizer(models.WordLevel({"<unknown>": 0, end: 1, "<pad>": 2}, unk_token="<unknown>"))
+    unknown, pad = "<unknown>", "<pad>"
+    known = Tokenizer(models.WordLevel({unknown: 0, end: 1, pad: 2}, unk_token=unknown))
     known.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made = PreTrainedTokenizerFast(
-        tokenizer_object=known, unk_token="<unknown>", eos_token=end, pad_token="<pad>"
+        tokenizer_object=known, unk_token=unknown, eos_token=end, pad_token=pad
     )
     made.add_tokens([AddedToken(word, normalized=False) for word in words])
     made.chat_template = template
@@ -33,17 +34,18 @@ def tokenizer(words: Sequence[str], template: str = CHAT, end: str = "<end>") ->
 
 
 def model(words: Any) -> Any:
-    from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
+    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
 
     set_seed(1)
-    made = Qwen2ForCausalLM(
-        Qwen2Config(
+    made = Qwen3ForCausalLM(
+        Qwen3Config(
             vocab_size=len(words),
             hidden_size=16,
             intermediate_size=16,
             num_hidden_layers=1,
             num_attention_heads=2,
             num_key_value_heads=2,
+            head_dim=8,
         )
     )
     # Only answers: nothing else may come of a short completion.
