@@ -66,35 +66,30 @@ def bare(code: str, count: int) -> Callable[[], None]:
     return run
 
 
-def wall(side: str, code: str, count: int) -> float:
-    """Seconds of one side, in this process."""
-    run = {"bare": bare, "rewarded": rewarded}[side](code, count)
-    started = time.monotonic()
-    run()
-    return time.monotonic() - started
+def measure(side: str, code: str, count: int) -> tuple[float, float]:
+    """Wall seconds of one side, and CPU seconds with all that it starts, in a process of its own.
 
-
-def cpu(side: str, code: str, count: int) -> float:
-    """CPU seconds per completion: of a process of its own, with all that it starts."""
-
-    def used(number: int) -> float:
-        program = f"import reward_throughput as r; r.alone({side!r}, {code!r}, {number})"
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, "-c", program],
-            check=True,
-            cwd=Path(__file__).parent,
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    return (used(count) - used(0)) / count  # imports and the runner's start left out
+    The wall begins when the runner serves; the CPU includes its start and every import.
+    """
+    program = f"import reward_throughput as r; r.alone({side!r}, {code!r}, {count})"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+    ).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return float(wall), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def alone(side: str, code: str, count: int) -> None:
     """One side, and wait for every process that it left, so that its usage is counted."""
     grade_cpu.become_reaper()
-    wall(side, code, count)
+    run = {"bare": bare, "rewarded": rewarded}[side](code, count)
+    started = time.monotonic()
+    run()
+    print(time.monotonic() - started)  # noqa: T201 - read by measure
     session.close()
     while True:
         try:
@@ -110,18 +105,20 @@ def main() -> None:
     options = parser.parse_args()
     count = options.completions
     for _ in range(options.rounds):
-        overhead = wall("rewarded", TRIVIAL, count)
-        sleeping = wall("rewarded", SLEEPING, count)
-        session.close()  # no runner of this process may serve the next ones
-        per_bare, per_reward = (cpu(side, SLEEPING, count) for side in ("bare", "rewarded"))
+        overhead, _ = measure("rewarded", TRIVIAL, count)
+        walls, cpus = {}, {}
+        for side in ("bare", "rewarded"):
+            _, start = measure(side, SLEEPING, 0)
+            walls[side], cpu = measure(side, SLEEPING, count)
+            cpus[side] = (cpu - start) / count
         figures = {
             "overhead_seconds": round(overhead, 2),
-            "sleeping_seconds": round(sleeping, 2),
+            "sleeping_seconds": round(walls["rewarded"], 2),
             "allowed_seconds": round(3 + overhead, 2),
-            "bare_sleeping_seconds": round(wall("bare", SLEEPING, count), 2),
-            "cpu_per_completion_ms": round(1000 * per_reward, 1),
-            "bare_cpu_per_completion_ms": round(1000 * per_bare, 1),
-            "cpu_ratio": round(per_reward / per_bare, 2),
+            "bare_sleeping_seconds": round(walls["bare"], 2),
+            "cpu_per_completion_ms": round(1000 * cpus["rewarded"], 1),
+            "bare_cpu_per_completion_ms": round(1000 * cpus["bare"], 1),
+            "cpu_ratio": round(cpus["rewarded"] / cpus["bare"], 2),
         }
         print(json.dumps(figures))  # noqa: T201 - its output
 
