@@ -226,3 +226,24 @@ def test_the_command_trains_a_local_model(tmp_path: Path) -> None:
     assert all(" sandboxes, " in call and "passed" in call for call in calls)
     assert lines[-1] == "Training completed successfully!"
     assert (tmp_path / "trained" / "model.safetensors").exists()
+
+
+def test_two_ranks_train_together_and_one_speaks_for_both(tmp_path: Path) -> None:
+    folder = tiny_model.save(tmp_path / "tiny", ("<answer>print(5050)</answer>", NO_CODE))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+            *("-m", "pytest_cwsandbox.trainers.trl", f"--model={folder}"),
+            *("--max-steps=2", "--max-completion-length=1", "--backend=local"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert sum(line.startswith("TRL GRPO Integration (job: ") for line in lines) == 1
+    assert sum(line == "Training completed successfully!" for line in lines) == 1
+    for prefix in ("[CWSandbox]", "[CWSandbox rank 1]"):
+        calls = [line for line in lines if line.startswith(f"{prefix} Reward call ")]
+        assert len(calls) == 2, done.stdout

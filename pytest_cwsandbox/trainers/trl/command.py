@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import secrets
 import sys
 from importlib.util import find_spec
@@ -19,6 +21,8 @@ from pytest_cwsandbox.tags import sandbox_tags
 from pytest_cwsandbox.trainers.trl.problems import columns, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_cwsandbox.trainers.trl.problems import Row
 
 WRONG = "raise SystemExit('this answer is wrong on purpose')"
@@ -87,8 +91,9 @@ def main(
     """Train a model with TRL's GRPO: its code is rewarded if it passes in a sandbox."""
     from pytest_cwsandbox.backend import BackendOptions
 
-    job = secrets.token_hex(4)
-    with users_mistakes():
+    job = os.environ.get("TRAINING_RUN_ID") or secrets.token_hex(4)
+    rank = os.environ.get("RANK", "0")  # as torch's launchers number the processes of a run
+    with users_mistakes(), _quiet(silent=rank != "0"):
         if not dry_run:
             _check_installed()
         _check_batch(settings)
@@ -97,10 +102,10 @@ def main(
         reward = CodeReward(
             backend=BackendOptions(backend, auth or "", base_url, image),
             tags=sandbox_tags(
-                run=job, worker="main", model=model, extra=("trl-grpo", f"job:{job}")
+                run=job, worker=f"rank-{rank}", model=model, extra=("trl-grpo", f"job:{job}")
             ),
         )
-        _show_log()
+        _show_log("[CWSandbox]" if rank == "0" else f"[CWSandbox rank {rank}]")
         if dry_run:
             _try_out(reward, dataset)
             click.echo(
@@ -111,7 +116,7 @@ def main(
         from pytest_cwsandbox.trainers.trl.training import train
 
         train(model, dataset, reward, settings)
-    click.echo(f"{'-' * LINE}\nTraining completed successfully!")
+        click.echo(f"{'-' * LINE}\nTraining completed successfully!")
 
 
 def _check_installed() -> None:
@@ -130,10 +135,20 @@ def _check_batch(settings: dict[str, object]) -> None:
         )
 
 
-def _show_log() -> None:
+@contextlib.contextmanager
+def _quiet(*, silent: bool) -> Iterator[None]:
+    """One process of several speaks for all; warnings and reward calls are everyone's."""
+    with (
+        Path(os.devnull).open("w") if silent else contextlib.nullcontext(sys.stdout) as out,
+        contextlib.redirect_stdout(out),
+    ):
+        yield
+
+
+def _show_log(prefix: str) -> None:
     """A line per reward call, as it happens."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("[CWSandbox] %(message)s"))
+    handler = logging.StreamHandler(sys.__stdout__)
+    handler.setFormatter(logging.Formatter(f"{prefix} %(message)s"))
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
 
