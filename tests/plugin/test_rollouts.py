@@ -25,10 +25,11 @@ def test_a_rollout_is_a_sample_apart_from_the_checks(pytester: pytest.Pytester, 
             "*cwsandbox pass rates*",
             "bundled/agents *2/2*100.0%*",
             "verdicts: passed 2",
-            f"model scripted: 2 rollouts, * 2.0 turns, 2.0 tool calls, * tokens; {NOT_A_MODEL}",
+            "model scripted: 2 rollouts,*2.0 turns, 2.0 tool calls, * tokens*",
             "checks: 1 passed, 0 failed",
         ]
     )
+    result.stdout.fnmatch_lines([f"model scripted: *{NOT_A_MODEL}"])
     result.stdout.no_fnmatch_line("*left over*")
     rows = samples(pytester.path)
     assert [row["id"].rpartition("::")[2] for row in rows] == [
@@ -232,6 +233,6 @@ def test_a_rollout_without_a_problem_of_the_marker_is_grouped_by_its_file(
     )
     result = run()
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*ConfigurationError: *", "test_own/test_own *0/1*"])
+    result.stdout.fnmatch_lines(["*nothing could be graded*", "test_own/test_own *0/1*"])
     [row] = samples(pytester.path)
     assert (row["group"], row["problem"], row["sample"]) == ("test_own/test_own", "7", 0)
