@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import secrets
-import shutil
 import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from pytest_cwsandbox import backend, runner, tags
-from pytest_cwsandbox.backend import BackendOptions
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import ConfigurationError, ProblemFileError
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.problems import load_completions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-    from cwsandbox import SandboxDefaults, Session
-
+    from pytest_cwsandbox.backend import BackendOptions
     from pytest_cwsandbox.grading import Grader, Limits
     from pytest_cwsandbox.problems import Completion
-
-LIFETIME_SECONDS = 3600.0
 
 
 def grade_file(
@@ -107,50 +99,3 @@ def _writing(output: Path | None) -> Iterator[TextIO]:
         raise ProblemFileError(f"{output}: cannot be written: {error.strerror}") from error
     with file:
         yield file
-
-
-@contextlib.contextmanager
-def grading_session(
-    options: BackendOptions | None = None,
-    *,
-    faults: Sequence[str] = (),
-    sandbox_tags: tuple[str, ...] = (),
-) -> Iterator[Session]:
-    """A tagged SDK session outside pytest that reports to nobody; see ``connected``."""
-    from cwsandbox import Session
-
-    with (
-        connected(options, faults=faults, sandbox_tags=sandbox_tags) as defaults,
-        Session(defaults, report_to=[]) as session,
-    ):
-        yield session
-
-
-@contextlib.contextmanager
-def connected(
-    options: BackendOptions | None = None,
-    *,
-    faults: Sequence[str] = (),
-    sandbox_tags: tuple[str, ...] = (),
-) -> Iterator[SandboxDefaults]:
-    """Defaults of sandboxes outside pytest; the local runner starts and ends with them.
-
-    ``faults`` are injected by that runner, as its ``--fault`` takes them; ``sandbox_tags`` replace
-    the usual ones.
-    """
-    # Made only if a runner is started here, which removes it whatever ends this process.
-    folder = Path(tempfile.gettempdir(), f"cwsandbox-grade-{secrets.token_hex(8)}")
-    try:
-        reached = backend.connect(
-            options or BackendOptions(), folder, lifeline=os.getpid(), faults=faults
-        )
-        try:
-            yield reached.defaults(
-                tags=sandbox_tags or tags.sandbox_tags(run=folder.name, worker="main"),
-                max_lifetime_seconds=LIFETIME_SECONDS,
-            )
-        finally:
-            reached.restore()
-    finally:
-        runner.stop(folder)
-        shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox import backend, runner
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import BackendError, HarnessError
 from pytest_cwsandbox.problems import Problem
 

@@ -271,7 +271,6 @@ def _cwsandbox_exit_code_grader(
 @pytest.fixture
 def grade_exit_code(_cwsandbox_exit_code_grader: ExitCodeGrader) -> Generator[GradeExitCode]:
     """Runs a program: full reward if and only if it exits 0. The naive pattern; easily fooled."""
-
     from pytest_cwsandbox.awaited import Awaited, check_awaited
 
     refs: list[Awaited[Outcome]] = []

@@ -50,6 +50,7 @@ class Recorded:
     seconds: float = 0.0
     infrastructure: str = ""
     problem: str = ""
+    rollouts: int = 0
     metadata: dict[str, str] = field(default_factory=dict)
 
 
@@ -85,6 +86,13 @@ def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> Non
     recorded.rewarded = True
     lost = recorded.detail or "no reward was recorded"
     recorded.infrastructure = lost if recorded.reward is None else ""
+
+
+def trajectory_id(item: pytest.Item) -> str:
+    """The id of the item's next trajectory: a test may roll out more than once."""
+    recorded = of(item)
+    recorded.rollouts += 1
+    return item.nodeid if recorded.rollouts == 1 else f"{item.nodeid}#{recorded.rollouts}"
 
 
 def record_trajectory(item: pytest.Item, goal: Problem | Task, trajectory: Trajectory) -> None:

@@ -225,7 +225,9 @@ class _Episode:
         append(
             run.folder,
             run.worker,
-            RecordedTrajectory(self.item.nodeid, group, self.goal.id, self.sample, trajectory),
+            RecordedTrajectory(
+                recording.trajectory_id(self.item), group, self.goal.id, self.sample, trajectory
+            ),
         )
         recording.record_trajectory(self.item, self.goal, trajectory)
         if trajectory.reward is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import connected
+from pytest_cwsandbox.connections import connected
 from pytest_cwsandbox.errors import BackendError
 
 if TYPE_CHECKING:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
@@ -51,8 +53,7 @@ async def run_agent_episode(
         options, tools=tuple(tools) or options.tools, task_grader=grader or options.task_grader
     )
     check_task(task, options)
-    workplace = Workplace.over(sandbox)
-    await workplace.use(lambda sandbox: place_files(sandbox, task.files))
+    workplace = Workplace.over(sandbox, prepare=partial(place_files, files=task.files))
     return await work(as_policy(policy), task, workplace, options)
 
 
@@ -99,8 +100,15 @@ async def _judge(task: Task, workplace: Workplace, grader: TaskGrader | None) ->
     try:
         if grader is None:
             return await grade_task(task, workplace)
-        return await workplace.use(lambda sandbox: grader(task, sandbox))
+        given = await workplace.use(lambda sandbox: grader(task, sandbox))
     except InfrastructureError as error:
         return Outcome(Verdict.INFRASTRUCTURE_ERROR, str(error))
     except ToolError as error:  # what the agent did to its sandbox keeps the grader from working
         return Outcome(Verdict.SANDBOX_KILLED, str(error))
+    if isinstance(given, Outcome):
+        return given
+    if isinstance(given, int | float) and math.isfinite(given):
+        return float(given)
+    raise ConfigurationError(
+        f"the grader of task {task.id} must return an Outcome or a finite number, got {given!r:.80}"
+    )

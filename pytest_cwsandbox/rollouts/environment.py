@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from dataclasses import replace
 from functools import partial
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.trajectory import Trajectory
 
 SOLVER_TOOLS = ("execute_code", "submit_solution")
-FENCE = "```"
+MARKUP = re.compile(r"```|~~~|<answer|</think")
 # Python takes a compiled file for current if its source had the same size in the same second: a
 # quick agent would see its old code.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -130,9 +131,11 @@ class Environment:
         )
 
     async def _judge(self, problem: Problem, answer: str, *, held_out: bool) -> Outcome:
-        # Some models hand in a whole message: then the code in it counts.
-        grade = self._grader.grade if answer.lstrip().startswith(FENCE) else self._grader.grade_code
         try:
-            return await grade(problem, answer, held_out=held_out)
+            outcome = await self._grader.grade_code(problem, answer, held_out=held_out)
+            if outcome.verdict is Verdict.SYNTAX_ERROR and MARKUP.search(answer):
+                # Some models hand in a whole message: then the code in it counts.
+                outcome = await self._grader.grade(problem, answer, held_out=held_out)
         except InfrastructureError as error:
             return Outcome(Verdict.INFRASTRUCTURE_ERROR, str(error))
+        return outcome

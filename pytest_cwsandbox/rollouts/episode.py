@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_cwsandbox.errors import ContextExceededError, InfrastructureError, ModelError
-from pytest_cwsandbox.rollouts.policy import FAILED_ATTEMPTS, Generation
+from pytest_cwsandbox.rollouts.clock import TimeIsUpError
+from pytest_cwsandbox.rollouts.policy import FAILED_ATTEMPTS
+from pytest_cwsandbox.rollouts.said import copies, read_answer
 from pytest_cwsandbox.rollouts.tools import Submission
 from pytest_cwsandbox.rollouts.trajectory import Choice, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from pytest_cwsandbox.rollouts.limits import EpisodeLimits
     from pytest_cwsandbox.rollouts.messages import AssistantMessage, Message, ToolCall
@@ -122,7 +126,10 @@ class _Loop:
         episode, limits = self._episode, self._limits
         if limits.turns is not None and len(episode.choices) >= limits.turns:
             raise _EndError(StopReason.MAX_TURNS, f"{limits.turns} turns")
-        message = await self._generate()
+        turn: Callable[[], AbstractAsyncContextManager[object]]
+        turn = getattr(self._policy, "turn", nullcontext)
+        async with turn():  # the wait for others' turns is not the model's time
+            message = await self._generate()
         self._unanswered = list(message.get("tool_calls", ()))
         tokens = episode.tokens_in + episode.tokens_out
         if limits.total_tokens is not None and tokens > limits.total_tokens:
@@ -147,15 +154,14 @@ class _Loop:
         timer = asyncio.timeout(self._left())
         try:
             async with timer:
-                answer = await self._policy.generate(tuple(episode.messages), self._definitions)
+                answer = await self._policy.generate(copies(episode.messages), self._definitions)
         except TimeoutError:
             if not timer.expired():
                 raise
             self._time_is_up(time.monotonic() - started, failures)
         finally:
             episode.model_seconds += time.monotonic() - started
-        generation = answer if isinstance(answer, Generation) else Generation(answer)
-        _check(generation.message, self._policy)
+        generation = read_answer(answer, episode.messages)
         episode.messages.append(generation.message)
         episode.choices.append(
             Choice(
@@ -195,17 +201,17 @@ class _Loop:
             return
         if tool.needs_sandbox:
             await self._workplace.ready()  # the wait for a sandbox is not the model's time
-        started = time.monotonic()
-        timer = asyncio.timeout(self._left())
+        clock = self._workplace.clock
+        before = clock.seconds
         try:
-            async with timer:
+            async with clock.running(self._left()):
                 answer = await tool.call(call["function"]["arguments"], self._workplace)
-        except TimeoutError:
-            if not timer.expired():
-                raise
+        except TimeIsUpError:
+            if tool.needs_sandbox:
+                await self._workplace.check()
             raise self._wall_timeout() from None
         finally:
-            episode.tool_seconds += time.monotonic() - started
+            episode.tool_seconds += clock.seconds - before
         if isinstance(answer, Submission):
             self._tell(SUBMITTED)
             episode.submission = answer.answer
@@ -229,15 +235,6 @@ class _Loop:
 
     def _wall_timeout(self) -> _EndError:
         return _EndError(StopReason.WALL_TIMEOUT, f"more than {self._limits.wall_seconds:g} s")
-
-
-def _check(message: AssistantMessage, policy: Policy) -> None:
-    """A policy that returns something else is a mistake in the program, not a failed episode."""
-    if not isinstance(message, dict) or message.get("role") != "assistant":
-        raise TypeError(
-            f"{type(policy).__name__}.generate must return a Generation or an assistant message, "
-            f"a dict with role, content and perhaps tool_calls; got {message!r:.100}"
-        )
 
 
 def _line(text: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox import tags
-from pytest_cwsandbox.batch import connected
+from pytest_cwsandbox.connections import connected, ended
 from pytest_cwsandbox.grading import Grader
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.rollouts.environment import Environment
@@ -62,8 +62,8 @@ async def run_group(
     async with contextlib.AsyncExitStack() as stack:
         if session is None:
             defaults = stack.enter_context(connected(backend, sandbox_tags=sandbox_tags))
-            session = stack.enter_context(agent_session(defaults))
-        grades = stack.enter_context(judge_session(session))
+            session = stack.enter_context(ended(agent_session(defaults)))
+        grades = stack.enter_context(ended(judge_session(session)))
         grader = stack.enter_context(contextlib.closing(Grader(grades, concurrency=concurrency)))
         environment = Environment(session, grader, concurrency=concurrency, tags=sandbox_tags)
         policy_of = await stack.enter_async_context(_policies(policy, folder))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from pytest_cwsandbox.rollouts.messages import AssistantMessage, Message, ToolDefinition
 
@@ -60,16 +64,31 @@ def as_policy(policy: Policy | PolicyFunction) -> Policy:
 
 
 class FunctionPolicy:
-    """A plain function, sync or async, of messages and tools; a text is an answer without calls."""
+    """A plain function, sync or async, of messages and tools; a text is an answer without calls.
+
+    A sync one, such as a model in this process, runs in a thread of its own, one call at a time:
+    ``turn`` is what an episode waits for before its own time begins.
+    """
 
     def __init__(self, function: PolicyFunction) -> None:
         self._function = function
         self.name = getattr(function, "__name__", type(function).__name__)
+        named = function if inspect.isroutine(function) else type(function).__call__
+        self._is_async = inspect.iscoroutinefunction(named)
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cwsandbox-policy")
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._is_async else self._turn
 
     async def generate(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition]
     ) -> Generation | AssistantMessage:
-        answer = self._function(messages, tools)
+        if self._is_async:
+            answer = self._function(messages, tools)
+        else:
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self._thread, self._function, messages, tools)
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, str):

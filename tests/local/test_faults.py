@@ -22,7 +22,7 @@ from cwsandbox import (
 
 from pytest_cwsandbox import runner
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import BackendError
 from pytest_cwsandbox.grading import Grader
 from pytest_cwsandbox.grading.limits import Limits

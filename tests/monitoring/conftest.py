@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import connected
+from pytest_cwsandbox.connections import connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.rollouts.task_reward import grade_task, place_files
 from pytest_cwsandbox.rollouts.tasks import load_tasks

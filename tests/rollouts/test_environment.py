@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pytest
 from cwsandbox import Sandbox
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import ConfigurationError, EndpointError
 from pytest_cwsandbox.grading import Grader
 from pytest_cwsandbox.outcome import Outcome, Verdict
@@ -397,3 +398,70 @@ async def test_the_limits_of_an_episode_are_those_asked_for(session: Session) ->
     options = RolloutOptions(limits=EpisodeLimits(tool_calls=1))
     trajectory = await solve(session, submits(RIGHT), options=options)
     assert (trajectory.reward, trajectory.stop_reason) == (0.0, StopReason.MAX_TOOL_CALLS)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "Here it is:\n```python\n{}```\nBye.",
+        "<think>\ndef double(n): return 0\n</think>\n<answer>{}</answer>",
+        "~~~\n{}~~~",
+    ],
+)
+async def test_the_code_in_a_whole_message_counts(session: Session, whole: str) -> None:
+    assert (await solve(session, submits(whole.format(RIGHT)))).reward == 1.0
+
+
+@pytest.mark.parametrize("given", [None, float("nan"), "x"])
+async def test_a_grader_that_returns_no_reward_is_refused(session: Session, given: object) -> None:
+    async def rubbish(*_: object) -> object:
+        return given
+
+    with session.sandbox() as sandbox, pytest.raises(ConfigurationError, match="finite number"):
+        await run_agent_episode(plays("Done."), WRITE, sandbox, grader=rubbish)  # type: ignore[arg-type]  # the mistake
+
+
+async def test_a_sandbox_that_is_gone_is_no_reward(session: Session) -> None:
+    sandbox = session.sandbox()
+    await sandbox
+    await sandbox.stop(graceful_shutdown_seconds=0)
+    policy = plays(calls(("bash", {"command": "ls"})), "Done.")
+    trajectory = await run_agent_episode(policy, WRITE, sandbox)
+    assert (trajectory.reward, trajectory.stop_reason) == (None, StopReason.INFRASTRUCTURE_ERROR)
+
+
+# Processes that train
+
+
+async def test_after_a_mistake_the_next_group_runs() -> None:
+    before = dict(os.environ)
+
+    def fails(*_: object) -> str:
+        raise ZeroDivisionError
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await run_group(fails, load("bundled", limit=1), backend=LOCAL)
+        assert dict(os.environ) == before
+    [[trajectory]] = await run_group(plays("no"), [DOUBLE], backend=LOCAL)
+    assert trajectory.reward == 0.0
+    assert dict(os.environ) == before
+
+
+async def test_groups_that_overlap_share_a_runner() -> None:
+    before = dict(os.environ)
+    started = asyncio.Event()
+
+    async def waits(messages: Sequence[Message], _: object) -> AssistantMessage | str:
+        if messages[-1]["role"] == "tool":
+            return "done"
+        await started.wait()
+        return calls(("execute_code", {"code": "print(1)"}))
+
+    async def quick() -> None:
+        await run_group(plays("no"), [DOUBLE], backend=LOCAL)
+        started.set()
+
+    slow, _ = await asyncio.gather(run_group(waits, [DOUBLE], samples=2, backend=LOCAL), quick())
+    assert {trajectory.reward for group in slow for trajectory in group} == {0.0}
+    assert dict(os.environ) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -340,3 +341,68 @@ async def test_a_cancelled_episode_is_cancelled() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param({"role": "assistant", "refusal": None, "tool_calls": None}, id="null fields"),
+        pytest.param({"role": "assistant"}, id="no content"),
+        pytest.param(
+            {"role": "assistant", "content": [{"type": "text", "text": "done"}]}, id="parts of text"
+        ),
+    ],
+)
+async def test_messages_in_other_forms_are_understood(message: object) -> None:
+    episode = await run_episode(
+        as_policy(lambda *_: message),  # type: ignore[arg-type, return-value]  # what others write
+        PROMPT,
+        TOOLS,
+        nowhere(),
+        EpisodeLimits(),
+    )
+    assert episode.stop_reason is StopReason.NO_TOOL_CALL
+    assert "refusal" not in episode.messages[-1]
+
+
+async def test_calls_without_an_id_or_with_an_object_for_arguments_are_understood() -> None:
+    asked = {"function": {"name": "echo", "arguments": {"text": "a"}}}
+    message = {"role": "assistant", "content": None, "tool_calls": [asked, asked]}
+    episode = await run_episode(
+        as_policy(lambda *_: message),  # type: ignore[arg-type, return-value]  # what others write
+        PROMPT,
+        TOOLS,
+        nowhere(),
+        EpisodeLimits(turns=2),
+    )
+    assert told(episode) == ["heard a"] * 4
+    ids = [message["tool_call_id"] for message in episode.messages if message["role"] == "tool"]
+    assert ids == ["call_1", "call_2", "call_3", "call_4"]
+
+
+async def test_a_policy_cannot_change_what_is_recorded() -> None:
+    def meddles(messages: Sequence[Message], _: object) -> AssistantMessage:
+        messages[0]["content"] = "changed"
+        for message in messages:
+            for asked in message.get("tool_calls", ()):  # type: ignore[attr-defined]  # any message
+                asked["function"]["arguments"] = "changed"
+        return says(call("echo", text="a"))
+
+    episode = await run_episode(
+        as_policy(meddles), PROMPT, TOOLS, nowhere(), EpisodeLimits(turns=3)
+    )
+    assert "changed" not in json.dumps(episode.messages)
+
+
+async def test_a_policy_that_blocks_holds_nobody_else_up() -> None:
+    def thinks(*_: object) -> str:
+        time.sleep(0.2)
+        return "done"
+
+    policy = as_policy(thinks)
+    limits = EpisodeLimits(wall_seconds=0.5)
+    ended = await asyncio.gather(
+        *(run_episode(policy, PROMPT, TOOLS, nowhere(), limits) for _ in range(8))
+    )
+    assert {episode.stop_reason for episode in ended} == {StopReason.NO_TOOL_CALL}
+    assert max(episode.model_seconds for episode in ended) < 0.5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import connected
+from pytest_cwsandbox.connections import connected
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.rewards import session
 from pytest_cwsandbox.trainers.trl import CodeEnvironment

@@ -18,7 +18,7 @@ import datasets  # noqa: E402 - after the import that may skip
 import pyarrow.parquet  # noqa: E402 - likewise
 
 from pytest_cwsandbox.backend import BackendOptions  # noqa: E402 - likewise
-from pytest_cwsandbox.batch import connected, grading_session  # noqa: E402 - likewise
+from pytest_cwsandbox.connections import connected, grading_session  # noqa: E402 - likewise
 from pytest_cwsandbox.grading import Grader  # noqa: E402 - likewise
 from pytest_cwsandbox.problems import Problem  # noqa: E402 - likewise
 from pytest_cwsandbox.rewards import (  # noqa: E402 - likewise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.grading import ExitCodeGrader, Grader, Limits
 from pytest_cwsandbox.problems import Problem, load

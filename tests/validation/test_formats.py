@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.grading import Grader, Limits
 from pytest_cwsandbox.problems import load
 from pytest_cwsandbox.validation.formats import malformed

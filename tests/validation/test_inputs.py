@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.problems import Problem, load
 from pytest_cwsandbox.validation import execute

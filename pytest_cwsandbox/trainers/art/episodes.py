@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_cwsandbox import tags
-from pytest_cwsandbox.batch import connected
+from pytest_cwsandbox.connections import connected
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.export.art import art_trajectory, loss, trajectory_row
 from pytest_cwsandbox.grading import Grader

@@ -13,7 +13,7 @@ from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.rewards.code import CodeReward
 from pytest_cwsandbox.rewards.session import shared_sessions
-from pytest_cwsandbox.rollouts.environment import ENVIRONMENT, FENCE
+from pytest_cwsandbox.rollouts.environment import ENVIRONMENT
 from pytest_cwsandbox.rollouts.sandbox_tools import COMMAND_SECONDS, FOLDER, sandbox_tools
 from pytest_cwsandbox.rollouts.workplace import Workplace
 
@@ -132,7 +132,7 @@ class CodeEnvironment:
             return "Error: code: must be a string"
         self._remove()
         # Some models hand in a whole message: then the code in it counts.
-        fenced = code.lstrip().startswith(FENCE)
+        fenced = code.lstrip().startswith("```")
         self._grade = self._judge.grade(code, self._row, is_code=not fenced)
         return SUBMITTED
 
