@@ -298,7 +298,7 @@ async def test_a_grader_that_gives_no_number_ends_the_gathering() -> None:
     task = Task(task_id="1", prompt="Do nothing.", source="own")
     options = RolloutOptions(task_grader=not_a_number)
     async with open_environment(backend=LOCAL) as (environment, _):
-        with pytest.raises(ConfigurationError, match="finite.*got nan|returned nan"):
+        with pytest.raises(ConfigurationError, match=r"finite.*got nan|returned nan"):
             await collect_trajectory_group(
                 Model(), task, 1, environment=environment, policy=silent, options=options
             )
