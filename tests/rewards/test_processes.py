@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+HANGS_SECONDS = 60  # far more than any of these takes; a child that hangs hangs for ever
 BEGINNING = """
 import gc, os, sys
 from pytest_cwsandbox.backend import BackendOptions
@@ -26,15 +30,20 @@ def child_says():
 
 
 def run(program: str) -> list[str]:
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-c", BEGINNING + textwrap.dedent(program)],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,  # a child that hangs must not hang the tests
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, complaints = process.communicate(timeout=HANGS_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # all of them have ended
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, complaints
+    return printed.splitlines()
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(7)", "gc.collect(); sys.exit(7)", "os._exit(7)"])
