@@ -36,7 +36,6 @@ class Told(TypedDict):
     finding: dict[str, object] | None
 
 
-LISTED = 10
 CRASHED = "???"  # xdist's phase for the item that a dead worker was running
 
 
@@ -225,18 +224,10 @@ class Controller:
             say.write_line(f"verdicts: {counted}")
         for line in terminal.models(records):
             say.write_line(line)
-        if self._settings.gated:
-            low = [r for r in records if r.reward is not None and r.reward < 1]
-            for record in low[:LISTED]:
-                why = f"{record.verdict}: {record.detail}".strip(": ")
-                say.write_line(f"low reward: {record.id}: {record.reward:g} {why}".rstrip())
-            if len(low) > LISTED:
-                say.write_line(f"low reward: and {len(low) - LISTED} more")
-        lost = [record for record in records if record.reward is None]
-        for record in lost[:LISTED]:
-            say.write_line(f"infra: {record.id}: {record.detail}", yellow=True)
-        if len(lost) > LISTED:
-            say.write_line(f"infra: and {len(lost) - LISTED} more", yellow=True)
+        for line in terminal.low_rewards(records):
+            say.write_line(line)
+        for line in terminal.losses(records):
+            say.write_line(line, yellow=True)
         checks = self._checks_alone()
         say.write_line(f"checks: {sum(checks)} passed, {len(checks) - sum(checks)} failed")
         say.write_line(f"results: {_from_here(self._run.folder)}")

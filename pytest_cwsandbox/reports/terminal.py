@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 
+LISTED = 10
+NUMBERS = 64  # columns that the numbers of a row take
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,27 +28,36 @@ def table(groups: Sequence[GroupSummary], pooled: GroupSummary, *, width: int, c
     console = Console(
         file=buffer, width=width, force_terminal=color, no_color=not color, highlight=False
     )
-    console.print(_table([*groups, pooled] if len(groups) > 1 else groups))
+    rows = [*groups, pooled] if len(groups) > 1 else groups
+    console.print(_table(rows, narrow=max(len(row.group) for row in rows) + NUMBERS > width))
     return "\n".join(line.rstrip() for line in buffer.getvalue().strip("\n").splitlines())
 
 
-def _table(rows: Sequence[GroupSummary]) -> Table:
+def _table(rows: Sequence[GroupSummary], *, narrow: bool) -> Table:
+    """With fewer numbers where the names of groups need the room."""
     from rich.table import Table
 
     built = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     built.add_column("group", overflow="fold", ratio=1)
-    for name in ("passed", "rate", "95% interval", "mean", "infra", "p50 s", "p95 s"):
+    names = ("passed", "rate", "95% interval", "mean", "infra", "p50 s", "p95 s")
+    shown = [name for name in names if not (narrow and name in {"mean", "p50 s"})]
+    for name in shown:
         built.add_column(name, justify="right", no_wrap=True)
     for row in rows:
+        cells = {
+            "passed": f"{row.passed}/{row.samples}",
+            "rate": "-" if row.pass_rate is None else f"{row.pass_rate:.1%}",
+            "95% interval": "-"
+            if row.interval is None
+            else f"{row.interval[0]:.1%}..{row.interval[1]:.1%}",
+            "mean": _number(row.mean_reward, 3),
+            "infra": str(row.infrastructure_errors or "-"),
+            "p50 s": _number(row.p50_seconds, 2),
+            "p95 s": _number(row.p95_seconds, 2),
+        }
         built.add_row(
             row.group,
-            f"{row.passed}/{row.samples}",
-            "-" if row.pass_rate is None else f"{row.pass_rate:.1%}",
-            "-" if row.interval is None else f"{row.interval[0]:.1%}..{row.interval[1]:.1%}",
-            _number(row.mean_reward, 3),
-            str(row.infrastructure_errors or "-"),
-            _number(row.p50_seconds, 2),
-            _number(row.p95_seconds, 2),
+            *(cells[name] for name in shown),
             style="bold" if row.group == "all" and len(rows) > 1 else None,
         )
     return built
@@ -84,6 +96,33 @@ def _model(model: str, records: Sequence[SampleRecord]) -> list[str]:
             "--cwsandbox-model"
         )
     return lines
+
+
+def low_rewards(records: Sequence[SampleRecord]) -> list[str]:
+    """A line per sample below full reward, and why; the first few."""
+    low = [record for record in records if record.reward is not None and record.reward < 1]
+    lines = []
+    for record in low[:LISTED]:
+        why = f"{record.verdict}: {record.detail}".strip(": ")
+        lines.append(f"low reward: {record.id}: {record.reward:g} {why}".rstrip())
+    return lines + _more("low reward", len(low) - LISTED)
+
+
+def losses(records: Sequence[SampleRecord]) -> list[str]:
+    """A line per reason why samples were lost to infrastructure; the first few."""
+    reasons: dict[str, list[str]] = {}
+    for record in records:
+        if record.reward is None:
+            reasons.setdefault(record.detail, []).append(record.id)
+    lines = [
+        f"infra: {ids[0]}: {detail}" if len(ids) == 1 else f"infra: {len(ids)} items: {detail}"
+        for detail, ids in list(reasons.items())[:LISTED]
+    ]
+    return lines + _more("infra", sum(map(len, list(reasons.values())[LISTED:])))
+
+
+def _more(what: str, count: int) -> list[str]:
+    return [f"{what}: and {count} more"] if count > 0 else []
 
 
 def verdicts(groups: Sequence[GroupSummary]) -> str:
