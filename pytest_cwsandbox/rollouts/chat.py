@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.rollouts.endpoint import EndpointPolicy, ReadAnswer
-from pytest_cwsandbox.rollouts.failures import BadAnswerError, Fault
+from pytest_cwsandbox.rollouts.failures import BadAnswerError, Fault, unreadable
 from pytest_cwsandbox.rollouts.policy import Generation
 from pytest_cwsandbox.rollouts.reading import (
+    MOST_CALLS,
     count,
+    logprobs_of,
     objects,
     sendable_arguments,
     sendable_name,
     text_of,
     token_ids,
     tool_calls,
-    unreadable,
     whole_text,
 )
 
@@ -36,18 +38,24 @@ class ChatPolicy(EndpointPolicy):
     async def generate(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition]
     ) -> Generation:
-        body = self._request(messages, tools)
+        from openai import BaseModel
 
         async def send(client: AsyncOpenAI) -> RawAnswer:
             completions = client.chat.completions
-            # `extra_body` replaces the rest of the body and is sent as it is.
+            # `extra_body` replaces the rest of the body and is sent as it is. No variable holds it:
+            # a traceback with local variables would show what is secret in it.
             if self.endpoint.given is None:
                 return await completions.with_raw_response.create(
-                    model=self.name, messages=[], extra_body=body
+                    model=self.name, messages=[], extra_body=self._request(messages, tools)
                 )
             # Its owner may have wrapped `create`: ART adds settings and counts costs there.
-            answer = await completions.create(model=self.name, messages=[], extra_body=body)
-            text = answer if isinstance(answer, str) else answer.to_json()
+            try:
+                answer: object = await completions.create(
+                    model=self.name, messages=[], extra_body=self._request(messages, tools)
+                )
+                text = answer.to_json() if isinstance(answer, BaseModel) else json.dumps(answer)
+            except (ValueError, RecursionError) as error:  # it reads the answer by itself
+                raise unreadable(f"the answer is no sound JSON ({type(error).__name__})") from None
             return ReadAnswer(text.encode())
 
         return await self.endpoint.ask(send, lambda answer: _read(answer, messages))
@@ -114,29 +122,25 @@ def _read(answer: dict[str, object], history: Sequence[Message]) -> Generation:
     if not isinstance(said, dict):
         raise unreadable("the answer has no message")
     message: AssistantMessage = {"role": "assistant", "content": _content(said.get("content"))}
-    calls = tool_calls(
-        (
-            (call.get("id"), function.get("name"), function.get("arguments"))
-            for call in objects(said.get("tool_calls"), "the tool calls")
-            # Calls of other kinds name no tool of ours; some servers leave the kind out.
-            if call.get("type") in {"function", "", None}
-            and isinstance(function := call.get("function"), dict)
-        ),
-        history,
-    )
-    if calls:
-        message["tool_calls"] = calls
+    asked = [
+        (call.get("id"), function.get("name"), function.get("arguments"))
+        for call in objects(said.get("tool_calls"), "the tool calls")
+        # Calls of other kinds name no tool of ours; some servers leave the kind out.
+        if call.get("type") in {"function", "", None}
+        and isinstance(function := call.get("function"), dict)
+    ]
+    if asked:
+        message["tool_calls"] = tool_calls(asked, history)
     if refusal := text_of(said.get("refusal")):
         message["refusal"] = refusal
     if reasoning := text_of(said.get("reasoning_content")) or text_of(said.get("reasoning")):
         message["reasoning_content"] = reasoning
-    logprobs = choice.get("logprobs")
     return Generation(
         message,
-        finish_reason=text_of(choice.get("finish_reason")),
+        finish_reason="length" if len(asked) > MOST_CALLS else text_of(choice.get("finish_reason")),
         tokens_in=count(answer.get("usage"), "prompt_tokens"),
         tokens_out=count(answer.get("usage"), "completion_tokens"),
-        logprobs=logprobs if isinstance(logprobs, dict) else None,
+        logprobs=logprobs_of(choice.get("logprobs")),
         token_ids=token_ids(choice.get("token_ids")),
         prompt_token_ids=token_ids(answer.get("prompt_token_ids")),
     )

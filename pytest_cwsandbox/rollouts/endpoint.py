@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import urlsplit
 
 from pytest_cwsandbox.errors import ModelError
-from pytest_cwsandbox.rollouts.failures import BadAnswerError, Fault, judge
-from pytest_cwsandbox.rollouts.policy import FAILED_ATTEMPTS, Generation
+from pytest_cwsandbox.rollouts import attempts
+from pytest_cwsandbox.rollouts.bodies import UNASKED, read_body
+from pytest_cwsandbox.rollouts.failures import (
+    NOBODY_THERE,
+    SILENCE,
+    BadAnswerError,
+    Fault,
+    judge,
+    unreadable,
+)
+from pytest_cwsandbox.rollouts.policy import Generation
 from pytest_cwsandbox.rollouts.reading import decode
 
 if TYPE_CHECKING:
@@ -18,17 +28,15 @@ if TYPE_CHECKING:
 
     from openai import AsyncOpenAI
 
+    from pytest_cwsandbox.errors import HarnessError
     from pytest_cwsandbox.rollouts.messages import Message, ToolDefinition
     from pytest_cwsandbox.rollouts.model import ModelOptions
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between attempts, the client's own
 NO_KEY = "no-key"  # servers of one's own ask for none, the client insists on one
 
 
 class RawAnswer(Protocol):
     """What the client hands out before it reads an answer."""
-
-    retries_taken: int
 
     @property
     def content(self) -> bytes: ...
@@ -39,37 +47,24 @@ class ReadAnswer:
     """An answer that its client has read already."""
 
     content: bytes
-    retries_taken: int = 0
-
-
-class Answered(Protocol):
-    """What the client tells of every answer."""
-
-    status_code: int
 
 
 class Endpoint:
-    """What all samples of one model share.
+    """What all samples of one model share; ``options`` say where it is and with which key.
 
     A client belongs to the event loop that it was used on, so there is one for each. With
     ``client``, somebody else's, that one is used, and not closed.
     """
 
     def __init__(
-        self,
-        options: ModelOptions,
-        *,
-        base_url: str,
-        api_key: str,
-        is_openai: bool,
-        client: AsyncOpenAI | None = None,
+        self, options: ModelOptions, *, is_openai: bool, client: AsyncOpenAI | None = None
     ) -> None:
-        parts = urlsplit(base_url)
+        parts = urlsplit(options.base_url)
         self.is_openai = is_openai
         address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         self.where = f"{options.model} at {address}"  # without the password that it may hold
-        self._base_url = base_url
-        self._api_key = api_key
+        self._base_url = options.base_url
+        self._api_key = options.api_key
         self._on_loopback = parts.hostname in {"localhost", "127.0.0.1", "::1"}
         self._options = options
         self.answered = False
@@ -83,42 +78,53 @@ class Endpoint:
     ) -> Generation:
         """Send until an answer can be read, or raise what the failure means.
 
-        The client sends again what got no answer or a passing error. An answer of status 200 that
-        cannot be read is sent for again here, out of the same budget; so is everything with a
-        client that was given, which cannot tell what it sent again.
+        What the client would send again is sent again here, together with answers of status 200
+        that cannot be read, out of one budget: an episode is told of each failure as it happens.
         """
+        for attempt in count():
+            outcome = self._judged(await self._attempt(send, read))
+            if isinstance(outcome, Generation):
+                self.answered = True
+                return outcome
+            fault, meaning = outcome
+            can_pass = isinstance(meaning, ModelError) or fault.code == NOBODY_THERE
+            if attempt >= self._options.retries or not (fault.passes and can_pass):
+                raise meaning
+            attempts.note(fault.said)
+            await asyncio.sleep(attempts.pause(attempt, fault.wait))
+            # The model may think long now, but one that stays silent has had its time.
+            if fault.code != SILENCE:
+                attempts.forget()
+        raise AssertionError("not reached")
+
+    async def _attempt(
+        self,
+        send: Callable[[AsyncOpenAI], Awaitable[RawAnswer]],
+        read: Callable[[dict[str, object]], Generation],
+    ) -> Generation | Fault:
+        """Send once. The client's own errors end here: they may quote the key."""
         from openai import OpenAIError
 
-        client = self._client()
-        left, pause = self._options.retries, FIRST_PAUSE
-        while True:
-            try:
-                raw = await send(client)
-                left -= raw.retries_taken
-                generation = read(decode(raw.content))
-            except OpenAIError as error:
-                fault = self._keyless(Fault.of(error))
-                if self.given is None:
-                    left = 0
-                else:
-                    _note(f"{fault.status}: {fault.text}")
-            except BadAnswerError as error:
-                fault = self._keyless(error.fault)
-                _note(f"{fault.status}: {fault.text}")
-            else:
-                self.answered = True
-                return generation
-            meaning = judge(fault, where=self.where, answered=self.answered)
-            if isinstance(meaning, Generation):
-                self.answered = True
-                return meaning
-            if left <= 0 or not isinstance(meaning, ModelError):
-                # The client's own error is left out: it may quote the key.
-                raise meaning from None
-            await asyncio.sleep(pause)
-            left, pause = left - 1, min(2 * pause, LONGEST_PAUSE)
-            if self.given is None:
-                client = client.with_options(max_retries=left)
+        try:
+            # The client's own limit begins anew with every byte.
+            async with asyncio.timeout(self._options.timeout_seconds):
+                answer = await send(self._client())
+            return self._read(answer.content, read)
+        except TimeoutError:
+            return Fault.silence()
+        except OpenAIError as error:
+            if isinstance(error.__cause__, BadAnswerError):  # openai 2 wraps what is raised inside
+                return error.__cause__.fault
+            return Fault.of(error)
+        except BadAnswerError as error:
+            return error.fault
+
+    @staticmethod
+    def _read(content: bytes, read: Callable[[dict[str, object]], Generation]) -> Generation:
+        try:
+            return read(decode(content))
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise unreadable(f"the answer cannot be read ({type(error).__name__})") from None
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
@@ -126,10 +132,14 @@ class Endpoint:
         if client is not None:
             await client.close()
 
-    def _keyless(self, fault: Fault) -> Fault:
-        if not self._api_key:
-            return fault
-        return replace(fault, text=fault.text.replace(self._api_key, "(the key)"))
+    def _judged(self, outcome: Generation | Fault) -> Generation | tuple[Fault, HarnessError]:
+        if isinstance(outcome, Generation):
+            return outcome
+        fault = outcome
+        if self._api_key:
+            fault = replace(fault, text=fault.text.replace(self._api_key, "(the key)"))
+        meaning = judge(fault, where=self.where, answered=self.answered, api=self._options.api)
+        return meaning if isinstance(meaning, Generation) else (fault, meaning)
 
     def _client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
@@ -144,25 +154,15 @@ class Endpoint:
             self._clients[loop] = AsyncOpenAI(
                 api_key=self._api_key or NO_KEY,
                 base_url=self._base_url,
-                max_retries=self._options.retries,
+                max_retries=0,
                 timeout=Timeout(seconds, connect=min(seconds, 30.0)),
+                default_headers=UNASKED,
                 # A proxy of the environment cannot reach this machine's own servers.
                 http_client=DefaultAsyncHttpxClient(
-                    trust_env=not self._on_loopback, event_hooks={"response": [_note_failure]}
+                    trust_env=not self._on_loopback, event_hooks={"response": [read_body]}
                 ),
             )
         return self._clients[loop]
-
-
-async def _note_failure(response: Answered) -> None:
-    """Told by the client of every answer: one that it will ask for again ends in no exception."""
-    if response.status_code >= 400:
-        _note(f"status {response.status_code}")
-
-
-def _note(failure: str) -> None:
-    if (failures := FAILED_ATTEMPTS.get()) is not None:
-        failures.append(failure)
 
 
 class EndpointPolicy(ABC):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.chat import ChatPolicy
     from pytest_cwsandbox.rollouts.responses import ResponsesPolicy
 
+OURS = {"model", "messages", "input", "stream"}  # what is asked, and how it is answered
 OPENAI = "https://api.openai.com/v1"
 
 
@@ -27,18 +30,18 @@ class ModelOptions:
     ``base_url`` defaults to OPENAI_BASE_URL and then to OpenAI, ``api_key`` to OPENAI_API_KEY.
     ``api`` is "responses" or "chat"; "" takes responses for OpenAI itself and chat anywhere else.
     ``extra_body`` goes into every request as it is and wins over the other settings.
-    ``timeout_seconds`` is how long the endpoint may keep silent before a request counts as failed,
-    ``retries`` how often a failed request is sent again.
+    ``timeout_seconds`` is how long one request may take before it counts as failed, ``retries`` how
+    often a failed request is sent again.
     """
 
     model: str = SCRIPTED
-    base_url: str = ""
+    base_url: str = field(default="", repr=False)  # it may hold a password
     api: str = ""
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
-    extra_body: dict[str, object] = field(default_factory=dict)
+    extra_body: dict[str, object] = field(default_factory=dict, repr=False)
     timeout_seconds: float = 300.0
     retries: int = 4
     api_key: str = field(default="", repr=False)
@@ -60,29 +63,38 @@ def openai_policy(
     from pytest_cwsandbox.rollouts.endpoint import Endpoint
     from pytest_cwsandbox.rollouts.responses import ResponsesPolicy
 
-    url = base_url or options.base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI
-    is_openai = _host(url) == "api.openai.com" or _host(url).endswith(".api.openai.com")
-    api = options.api or ("responses" if is_openai else "chat")
-    key = (api_key or options.api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
+    options = _settled(options, base_url, api_key)
+    del base_url, api_key  # a traceback with local variables would show them
+    host = _host(options.base_url)
+    if not host:
+        raise EndpointError(
+            f"{_shown(options.base_url)!r} is no address of an endpoint: "
+            "--cwsandbox-model-base-url takes one such as http://127.0.0.1:8000/v1"
+        )
+    is_openai = host == "api.openai.com" or host.endswith(".api.openai.com")
+    options = replace(options, api=options.api or ("responses" if is_openai else "chat"))
     if not options.model:
         raise EndpointError("no model is named: give one with --cwsandbox-model")
-    if api not in {"responses", "chat"}:
-        raise EndpointError(f"no API is called {api!r}: --cwsandbox-model-api is responses or chat")
-    if api == "responses" and options.seed is not None:
+    if options.api not in {"responses", "chat"}:
+        raise EndpointError(
+            f"no API is called {options.api!r}: --cwsandbox-model-api is responses or chat"
+        )
+    if options.api == "responses" and options.seed is not None:
         raise EndpointError(
             "the Responses API knows no seed: leave --cwsandbox-seed out, "
             "or take --cwsandbox-model-api=chat"
         )
-    if is_openai and not key:
+    if is_openai and not options.api_key:
         raise EndpointError(
             f"OpenAI answers {options.model} with a key only: set OPENAI_API_KEY, "
             "or name another endpoint with --cwsandbox-model-base-url"
         )
-    if not (key.isascii() and key.isprintable()):
+    if not (options.api_key.isascii() and options.api_key.isprintable()):
         raise EndpointError("the key has characters that no key has: check OPENAI_API_KEY")
+    _check_body(options)
     import_module("openai")  # it takes a second, which no event loop should wait for
-    endpoint = Endpoint(options, base_url=url, api_key=key, is_openai=is_openai)
-    return (ChatPolicy if api == "chat" else ResponsesPolicy)(options, endpoint)
+    endpoint = Endpoint(options, is_openai=is_openai)
+    return (ChatPolicy if options.api == "chat" else ResponsesPolicy)(options, endpoint)
 
 
 def client_policy(client: AsyncOpenAI, options: ModelOptions) -> ChatPolicy:
@@ -93,25 +105,51 @@ def client_policy(client: AsyncOpenAI, options: ModelOptions) -> ChatPolicy:
     from pytest_cwsandbox.rollouts.chat import ChatPolicy
     from pytest_cwsandbox.rollouts.endpoint import Endpoint
 
-    endpoint = Endpoint(
-        options,
-        base_url=str(client.base_url),
-        api_key=client.api_key,
-        is_openai=False,
-        client=client,
+    _check_body(options)
+    options = replace(
+        options, base_url=str(client.base_url), api_key=client.api_key, api=ChatPolicy.api
     )
-    return ChatPolicy(options, endpoint)
+    return ChatPolicy(options, Endpoint(options, is_openai=False, client=client))
+
+
+def _settled(options: ModelOptions, base_url: str, api_key: str) -> ModelOptions:
+    environ = os.environ
+    url = base_url or options.base_url or environ.get("OPENAI_BASE_URL", "").strip() or OPENAI
+    key = api_key or options.api_key or environ.get("OPENAI_API_KEY", "")
+    return replace(options, base_url=url, api_key=key.strip())
+
+
+def _check_body(options: ModelOptions) -> None:
+    if ours := sorted(OURS & options.extra_body.keys()):
+        raise EndpointError(
+            f"--cwsandbox-extra-body may not set {', '.join(ours)}, which each request has of its "
+            "own: leave it out"
+        )
+    try:
+        json.dumps([options.temperature, options.top_p, options.extra_body], allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise EndpointError(
+            "no JSON can hold the settings of the model: check --cwsandbox-extra-body, "
+            "--cwsandbox-temperature and --cwsandbox-top-p"
+        ) from None
 
 
 def _host(url: str) -> str:
+    """The host of an endpoint's address, "" where it is none."""
     try:
         parts = urlsplit(url)
-        plain = url.isprintable() and " " not in url and parts.port != 0
-        if plain and parts.scheme in {"http", "https"} and parts.hostname:
+        # The client knows fewer letters than there are names: a foreign one is written xn--.
+        plain = url.isprintable() and " " not in url and (parts.hostname or "").isascii()
+        if plain and parts.port != 0 and parts.scheme in {"http", "https"} and parts.hostname:
             return parts.hostname
     except ValueError:  # a port that is no number, half an IPv6 address
         pass
-    raise EndpointError(
-        f"{url!r} is no address of an endpoint: --cwsandbox-model-base-url takes one such as "
-        "http://127.0.0.1:8000/v1"
-    )
+    return ""
+
+
+def _shown(url: str) -> str:
+    """What may be shown of something that is no address: no user, no password, no query."""
+    before, at, after = url.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    place = re.split("[?#]", after)[0]
+    return f"{scheme}{separator}{place}" if at and separator else place

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.rollouts.endpoint import EndpointPolicy
-from pytest_cwsandbox.rollouts.failures import BadAnswerError, Fault
+from pytest_cwsandbox.rollouts.failures import BadAnswerError, Fault, unreadable
 from pytest_cwsandbox.rollouts.policy import Generation
 from pytest_cwsandbox.rollouts.reading import (
+    MOST_CALLS,
     count,
+    logprobs_of,
     objects,
     sendable_arguments,
     sendable_name,
     text_of,
     tool_calls,
-    unreadable,
     whole_text,
 )
 
@@ -37,11 +38,12 @@ class ResponsesPolicy(EndpointPolicy):
     async def generate(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition]
     ) -> Generation:
-        body = self._request(messages, tools)
-
         async def send(client: AsyncOpenAI) -> RawAnswer:
-            # `extra_body` replaces the rest of the body and is sent as it is.
-            return await client.responses.with_raw_response.create(model=self.name, extra_body=body)
+            # `extra_body` replaces the rest of the body and is sent as it is. No variable holds it:
+            # a traceback with local variables would show what is secret in it.
+            return await client.responses.with_raw_response.create(
+                model=self.name, extra_body=self._request(messages, tools)
+            )
 
         return await self.endpoint.ask(send, lambda answer: _read(answer, messages))
 
@@ -110,16 +112,13 @@ def _read(answer: dict[str, object], history: Sequence[Message]) -> Generation:
     texts = [part for part in parts if part.get("type") == "output_text"]
     content = "".join(text_of(part.get("text")) for part in texts)
     message: AssistantMessage = {"role": "assistant", "content": content if texts else None}
-    calls = tool_calls(
-        (
-            (item.get("call_id") or item.get("id"), item.get("name"), item.get("arguments"))
-            for item in items
-            if item.get("type") == "function_call"
-        ),
-        history,
-    )
-    if calls:
-        message["tool_calls"] = calls
+    asked = [
+        (item.get("call_id") or item.get("id"), item.get("name"), item.get("arguments"))
+        for item in items
+        if item.get("type") == "function_call"
+    ]
+    if asked:
+        message["tool_calls"] = tool_calls(asked, history)
     if refusal := "".join(text_of(part.get("refusal")) for part in parts):
         message["refusal"] = refusal
     if reasoning := [item for item in items if item.get("type") == "reasoning"]:
@@ -134,14 +133,16 @@ def _read(answer: dict[str, object], history: Sequence[Message]) -> Generation:
     logprobs = [row for part in texts for row in objects(part.get("logprobs"), "the logprobs")]
     return Generation(
         message,
-        finish_reason=_finish_reason(answer, calls=bool(calls)),
+        finish_reason=_finish_reason(answer, calls=len(asked)),
         tokens_in=count(answer.get("usage"), "input_tokens"),
         tokens_out=count(answer.get("usage"), "output_tokens"),
-        logprobs={"content": logprobs} if logprobs else None,
+        logprobs=logprobs_of({"content": logprobs}) if logprobs else None,
     )
 
 
-def _finish_reason(answer: dict[str, object], *, calls: bool) -> str:
+def _finish_reason(answer: dict[str, object], *, calls: int) -> str:
+    if calls > MOST_CALLS:
+        return "length"
     details = answer.get("incomplete_details")
     if isinstance(details, dict) and (reason := text_of(details.get("reason"))):
         return CUT_SHORT.get(reason, reason)

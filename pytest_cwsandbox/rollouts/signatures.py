@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.errors import ConfigurationError
+from pytest_cwsandbox.rollouts.plain_json import read_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ SANDBOX = "sandbox"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ARGUMENTS = re.compile(r"^\s*(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
 ARGUMENT = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+CHARACTERS = 16 << 20  # of a call's arguments; to read them takes a multiple in memory
 SHOWN = 1000  # characters of a complaint about arguments
 
 
@@ -100,11 +102,13 @@ class Signature:
         """The values to call the function with; raises ``ArgumentsError``."""
         from pydantic import ValidationError
 
+        if len(arguments) > CHARACTERS:
+            raise self._wrong(f"have {len(arguments)} characters; at most {CHARACTERS} are read")
         try:
-            given = json.loads(arguments.strip() or "{}")
+            given = read_arguments(arguments.strip() or "{}")
             # Half a surrogate pair is no text that a file or a command could hold.
             clean = json.dumps(given, ensure_ascii=False).encode("utf-8", "replace")
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise self._wrong(f"are not valid JSON: {error}") from None
         if not isinstance(given, dict):
             raise self._wrong(f"must be a JSON object, not {_kind(given)}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 HANG = b"(never answer)"
 CLOSE = b""
+TRICKLE = b"(a byte now and then)"
 
 
 def reply(
@@ -64,12 +65,21 @@ class Endpoint:
             self.asked.set()
             if answer == HANG:
                 await reader.read()  # until the client has had enough
-            writer.write(b"" if answer == HANG else answer)
+            if answer == TRICKLE:
+                await self._trickle(writer)
+            writer.write(b"" if answer in {HANG, TRICKLE} else answer)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client went away, as some tests make it
         finally:
             writer.close()
+
+    async def _trickle(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(b" " * 500)[:-500])
+        for _ in range(500):  # ten seconds
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_cwsandbox.errors import ContextExceededError, EndpointError, HarnessError, ModelError
-from pytest_cwsandbox.rollouts.model import ModelOptions, openai_policy
+from pytest_cwsandbox.rollouts import attempts, bodies
+from pytest_cwsandbox.rollouts.failures import Fault
+from pytest_cwsandbox.rollouts.model import ModelOptions, client_policy, openai_policy
 from tests.rollouts.endpoints import (
     CLOSE,
     HANG,
+    TRICKLE,
     answer,
     chat_answer,
     chat_call,
@@ -118,6 +122,12 @@ async def test_a_connection_that_hangs_is_the_endpoints(api: str) -> None:
     assert "no answer in time" in str(error)
 
 
+async def test_an_answer_that_trickles_in_is_no_answer_in_time(api: str) -> None:
+    error, _ = await error_of(TRICKLE, api=api, retries=0, timeout_seconds=0.3)
+    assert type(error) is ModelError
+    assert "no answer in time" in str(error)
+
+
 async def test_a_connection_that_closes_at_once_is_the_endpoints(api: str) -> None:
     error, served = await error_of(CLOSE, api=api)
     assert type(error) is ModelError
@@ -133,7 +143,7 @@ async def test_a_body_that_breaks_off_is_the_endpoints(api: str) -> None:
 async def test_where_nobody_listens_no_request_can_succeed(api: str) -> None:
     async with endpoint(CLOSE) as gone:
         pass
-    with pytest.raises(EndpointError, match="cannot be reached .* start its server"):
+    with pytest.raises(EndpointError, match=r"cannot be reached .* start its server"):
         await ask(gone, api, retries=0)
 
 
@@ -156,6 +166,34 @@ async def test_a_passing_failure_is_retried(status: int, api: str) -> None:
 async def test_a_rate_limit_says_how_long_to_wait(api: str) -> None:
     async with endpoint(reply({}, status=429, retry_after="1"), answer(api)) as served:
         assert (await ask(served, api)).message["content"] == "hello"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "2.5"}, 2.5),
+        ({"retry-after": "2", "retry-after-ms": "50"}, 0.05),
+        ({"retry-after": "86400"}, 60.0),
+        ({"retry-after": "Fri, 31 Dec 2999 23:59:59 GMT"}, 60.0),
+        ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, None),
+        ({"retry-after": "Mon, 99 Foo 99999 99:99:99 GMT"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e999"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_an_endpoint_may_ask_to_be_left_alone_for_a_minute(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert attempts.asked_pause(headers) == seconds
+
+
+async def test_an_endpoint_that_says_so_is_not_asked_again(api: str) -> None:
+    error, served = await error_of(reply({}, status=500, x_should_retry="false"), api=api)
+    assert type(error) is ModelError
+    assert len(served.bodies) == 1
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -183,6 +221,129 @@ async def test_a_rate_limit_on_tokens_is_not_the_conversations_length(api: str) 
     assert type(error) is ModelError
 
 
+def nested(levels: int, inside: str = '"x"') -> str:
+    return '{"a":' * levels + inside + "}" * levels
+
+
+def with_raw(body: object, raw: str) -> bytes:
+    """Put JSON that Python would not write in the place of "@@"."""
+    return reply(json.dumps(body).replace('"@@"', raw))
+
+
+SMILE = '"\\ud83d\\ude00"'
+
+
+@pytest.mark.parametrize("raw", [nested(101), nested(400), nested(600, SMILE), nested(980)])
+async def test_an_answer_nested_too_deeply_is_the_endpoints(raw: str, api: str) -> None:
+    body = {"chat": chat_answer(), "responses": responses_answer(responses_text())}[api]
+    error, _ = await error_of(with_raw({**body, "extra": "@@"}, raw), api=api, retries=0)
+    assert type(error) is ModelError
+
+
+@pytest.mark.parametrize(
+    "said",
+    [nested(900), nested(30, "1e999"), "9" * 5000, '{"code": "' + "9" * 5000 + '"}', "[NaN]"],
+)
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_report_of_any_form_is_the_endpoints(said: str, status: int, api: str) -> None:
+    report = reply(f'{{"error": {{"message": {said}, "code": {said}}}}}', status=status)
+    error, _ = await error_of(report, api=api, retries=0)
+    assert type(error) is ModelError
+
+
+async def test_reports_are_cut_before_anything_is_looked_for_in_them(api: str) -> None:
+    report = {"message": "max_tokens: " * 100_000}
+    assert len(Fault.reported(400, report).text) < 5000
+    assert len(Fault.reported(400, {"detail": [report]}).text) < 5000
+    error, _ = await error_of(reply({"error": report}, status=400), api=api)
+    assert type(error) is EndpointError
+
+
+@pytest.mark.parametrize("number", ["-5", "1" + "0" * 400, "1" + "0" * 5000, "9" * 17, "NaN"])
+async def test_a_count_of_tokens_that_is_none_counts_nothing(number: str, api: str) -> None:
+    body = {"chat": chat_answer(), "responses": responses_answer(responses_text())}[api]
+    usage = {"prompt_tokens": "@@", "completion_tokens": 2, "input_tokens": "@@"}
+    async with endpoint(with_raw({**body, "usage": usage}, number)) as served:
+        assert (await ask(served, api)).tokens_in == 0
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "-1e999", '"-1"'])
+async def test_log_probabilities_that_are_none_are_left_out(number: str, api: str) -> None:
+    rows = [{"token": "h", "logprob": -0.5}, {"token": "i", "logprob": "@@"}]
+    if api == "chat":
+        body = chat_answer()
+        body["choices"][0]["logprobs"] = {"content": rows}  # type: ignore[index]  # plain JSON
+    else:
+        text = responses_text()
+        text["content"][0]["logprobs"] = rows  # type: ignore[index]  # plain JSON
+        body = responses_answer(text)
+    async with endpoint(with_raw(body, number)) as served:
+        generation = await ask(served, api)
+    assert (generation.message["content"], generation.logprobs) == ("hello", None)
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1", "1.5"])
+async def test_token_ids_that_are_none_are_left_out(number: str) -> None:
+    body = chat_answer()
+    body["choices"][0]["token_ids"] = [1, "@@"]  # type: ignore[index]  # plain JSON
+    async with endpoint(with_raw(body, number)) as served:
+        assert (await ask(served, "chat")).token_ids is None
+
+
+async def test_nobody_is_asked_to_pack_an_answer(api: str) -> None:
+    async with endpoint(answer(api)) as served:
+        await ask(served, api)
+    assert served.headers[0]["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("packing", ["gzip", "GZIP", "x-gzip"])
+async def test_an_answer_that_is_packed_all_the_same_is_read(packing: str, api: str) -> None:
+    plain = answer(api).partition(b"\r\n\r\n")[2]
+    async with endpoint(reply(gzip.compress(plain), Content_Encoding=packing)) as served:
+        assert (await ask(served, api)).message["content"] == "hello"
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize(
+    ("layers", "complaint"), [(1, "longer than 64 MiB"), (2, "packed as 'gzip, gzip'")]
+)
+async def test_a_bomb_is_not_unpacked(status: int, layers: int, complaint: str, api: str) -> None:
+    bomb = bytes(65 << 20)
+    for _ in range(layers):
+        bomb = gzip.compress(bomb, 1)
+    packed = reply(bomb, status=status, Content_Encoding=", ".join(["gzip"] * layers))
+    error, _ = await error_of(packed, api=api, retries=0)
+    assert type(error) is ModelError
+    assert complaint in str(error)
+
+
+async def test_an_answer_without_end_is_the_endpoints(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "LONGEST", 1 << 20)
+    error, _ = await error_of(answer(api, "x" * (1 << 20)), api=api, retries=0)
+    assert type(error) is ModelError
+    assert "longer than 1 MiB" in str(error)
+
+
+async def test_what_is_no_gzip_is_the_endpoints(api: str) -> None:
+    error, _ = await error_of(reply("plain", Content_Encoding="gzip"), api=api, retries=0)
+    assert type(error) is ModelError
+
+
+@pytest.mark.parametrize("body", ['{"choices": [{"me', "[1, 2]", "[" * 100_000, "null"])
+async def test_a_client_that_reads_by_itself_fails_no_differently(body: str) -> None:
+    from openai import AsyncOpenAI
+
+    async with (
+        endpoint(reply(body)) as served,
+        AsyncOpenAI(base_url=served.base_url, api_key=KEY) as client,
+    ):
+        policy = client_policy(client, ModelOptions(model="toy", retries=0))
+        with pytest.raises(ModelError):
+            await policy.generate(ASKED, [])
+
+
 @pytest.mark.parametrize(
     ("refusal", "remedy"),
     [
@@ -207,6 +368,11 @@ async def test_what_no_request_can_mend_names_the_remedy(
     error, _ = await error_of(refusal, api=api)
     assert type(error) is EndpointError
     assert remedy in str(error)
+
+
+async def test_a_server_without_the_responses_api_is_offered_chat() -> None:
+    error, _ = await error_of(failure(404), api="responses")
+    assert "--cwsandbox-model-api=chat" in str(error)
 
 
 async def test_a_request_refused_after_an_answer_is_the_endpoints(api: str) -> None:
@@ -315,6 +481,20 @@ async def test_duplicate_and_missing_ids_are_made_unique(api: str) -> None:
         generation = await ask(served, api)
     ids = [call["id"] for call in generation.message["tool_calls"]]
     assert ids == ["same", "same_2", "call_1", "call_2", "7"]
+
+
+@pytest.mark.parametrize("identity", ["same", ""])
+async def test_of_endless_calls_the_first_are_kept_and_the_answer_counts_as_cut_short(
+    identity: str, api: str
+) -> None:
+    if api == "chat":
+        body = chat_answer(None, tool_calls=[chat_call(identity)] * 20_000)
+    else:
+        body = responses_answer(*([responses_call(identity)] * 20_000))
+    async with endpoint(reply(body)) as served:
+        generation = await ask(served, api)
+    assert len({call["id"] for call in generation.message["tool_calls"]}) == 128
+    assert generation.finish_reason == "length"
 
 
 async def test_what_a_model_calls_badly_is_kept_as_it_said_it(api: str) -> None:

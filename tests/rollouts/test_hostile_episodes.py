@@ -43,6 +43,11 @@ def submit(code: str) -> Submission:
     return Submission(code)
 
 
+def scale(factor: float) -> str:
+    """Scale it."""
+    return f"by {factor}"
+
+
 def says(api: str, content: object) -> bytes:
     if api == "chat":
         return reply(chat_answer(content))
@@ -51,11 +56,17 @@ def says(api: str, content: object) -> bytes:
     return reply(responses_answer(text))
 
 
-def submits(api: str, *, arguments: str = '{"code": "x"}', ids: tuple[str, ...] = ("a",)) -> bytes:
+def submits(
+    api: str,
+    *,
+    arguments: str = '{"code": "x"}',
+    ids: tuple[str, ...] = ("a",),
+    tool: str = "submit",
+) -> bytes:
     if api == "chat":
-        calls = [chat_call(name, "submit", arguments) for name in ids]
+        calls = [chat_call(name, tool, arguments) for name in ids]
         return reply(chat_answer(None, finish="tool_calls", tool_calls=calls))
-    return reply(responses_answer(*(responses_call(name, "submit", arguments) for name in ids)))
+    return reply(responses_answer(*(responses_call(name, tool, arguments) for name in ids)))
 
 
 async def episode(
@@ -64,20 +75,21 @@ async def episode(
     wall_seconds: float = 60.0,
     timeout_seconds: float = 60.0,
     turns: int = 3,
+    retries: int = 1,
 ) -> Episode:
     async def take() -> Sandbox:
         raise InfrastructureError("no sandbox here")
 
     async with endpoint(*replies) as served:
         options = ModelOptions(
-            model="toy", api=api, retries=1, timeout_seconds=timeout_seconds, api_key="k"
+            model="toy", api=api, retries=retries, timeout_seconds=timeout_seconds, api_key="k"
         )
         policy = openai_policy(options, base_url=served.base_url)
         try:
             return await run_episode(
                 policy,
                 ASKED,
-                [Tool.of(submit)],
+                [Tool.of(submit), Tool.of(scale)],
                 Workplace(take, lambda _: None),
                 EpisodeLimits(wall_seconds=wall_seconds, turns=turns),
             )
@@ -116,7 +128,25 @@ async def test_an_endpoint_that_still_refuses_when_the_time_is_up_has_failed(api
     busy = reply({"error": {"message": "slow down"}}, status=429, retry_after="30")
     ended = await episode(api, busy, wall_seconds=1.0)
     assert ended.stop_reason is StopReason.MODEL_ERROR
-    assert ended.detail == "the endpoint failed until the time was up: status 429"
+    assert ended.detail == "the endpoint failed until the time was up: 429: slow down"
+
+
+async def test_an_endpoint_that_went_away_before_the_time_was_up_has_failed(api: str) -> None:
+    ended = await episode(api, submits(api, arguments="{"), CLOSE, wall_seconds=2.0, retries=9)
+    assert ended.stop_reason is StopReason.MODEL_ERROR
+
+
+async def test_an_endpoint_that_stays_silent_until_the_time_is_up_has_failed(api: str) -> None:
+    said = submits(api, arguments="{")
+    ended = await episode(api, said, HANG, wall_seconds=3.0, timeout_seconds=0.5, retries=9)
+    assert ended.stop_reason is StopReason.MODEL_ERROR
+    assert ended.detail == "the endpoint failed until the time was up: no answer in time"
+
+
+async def test_a_passing_failure_excuses_no_thinking_after_it(api: str) -> None:
+    replies = [submits(api, arguments="{"), failure(429), HANG]
+    ended = await episode(api, *replies, wall_seconds=4.0)
+    assert ended.stop_reason is StopReason.WALL_TIMEOUT
 
 
 async def test_an_endpoint_that_recovers_is_not_held_against_anyone(api: str) -> None:
@@ -138,6 +168,15 @@ async def test_bad_arguments_are_told_and_the_episode_goes_on(api: str, argument
     assert ended.stop_reason is StopReason.SUBMITTED
     told = [message["content"] or "" for message in ended.messages if message["role"] == "tool"]
     assert told[0].startswith("Error: ")
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "9" * 301])
+async def test_a_number_that_is_none_is_told_before_any_tool_gets_it(api: str, number: str) -> None:
+    odd = submits(api, arguments=f'{{"factor": {number}}}', tool="scale")
+    ended = await episode(api, odd, submits(api, ids=("b",)))
+    assert ended.stop_reason is StopReason.SUBMITTED
+    told = [message["content"] or "" for message in ended.messages if message["role"] == "tool"]
+    assert told[0].startswith("Error: the arguments of scale are not valid JSON")
 
 
 async def test_duplicated_call_ids_are_told_apart(api: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
+import traceback
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from tests.rollouts.endpoints import (
     chat_answer,
     chat_call,
     endpoint,
+    failure,
     reply,
     responses_answer,
     responses_call,
@@ -211,6 +214,36 @@ async def test_what_servers_refuse_in_a_history_is_mended(api: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"code": NaN}',
+        '{"code": [-Infinity]}',
+        '{"code": 1e999}',
+        '{"code": ' + "9" * 301 + "}",
+        '{"a": ' * 60 + "1" + "}" * 60,
+        "[" * 100_000,
+    ],
+)
+async def test_arguments_that_strict_servers_refuse_are_wrapped(arguments: str, api: str) -> None:
+    call: ToolCall = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "execute_code", "arguments": arguments},
+    }
+    history: list[Message] = [
+        *ASKED,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "no JSON"},
+    ]
+    body = await sent(history, api=api)
+    if api == "chat":
+        (said,) = [call["function"] for call in body["messages"][2]["tool_calls"]]
+    else:
+        (said,) = [item for item in body["input"] if item["type"] == "function_call"]
+    assert json.loads(said["arguments"]) == {"invalid_json": arguments}
+
+
 async def test_an_answer_in_full_over_chat() -> None:
     body = chat_answer(
         "Hm.", finish="tool_calls", tool_calls=[chat_call("c1")], reasoning_content="I think."
@@ -390,6 +423,17 @@ def test_openai_itself_is_spoken_to_in_responses_and_all_others_in_chat(
         (ModelOptions(model="", base_url="http://127.0.0.1/v1"), "--cwsandbox-model$"),
         (ModelOptions(model="toy", base_url="localhost:8000/v1"), "--cwsandbox-model-base-url"),
         (ModelOptions(model="toy", base_url="http://host:port/v1"), "--cwsandbox-model-base-url"),
+        (ModelOptions(model="toy", base_url="http://☃.de/v1"), "--cwsandbox-model-base-url"),
+        (ModelOptions(model="toy", api_key="sk", extra_body={"model": "x"}), "-extra-body.* model"),
+        (ModelOptions(model="toy", api_key="sk", extra_body={"input": []}), "-extra-body.* input"),
+        (
+            ModelOptions(model="toy", api_key="sk", extra_body={"stream": True, "messages": []}),
+            "--cwsandbox-extra-body may not set messages, stream",
+        ),
+        (
+            ModelOptions(model="toy", api_key="sk", extra_body={"x": float("nan")}),
+            "--cwsandbox-extra-body",
+        ),
         (ModelOptions(model="toy", api="grpc", api_key="sk"), "--cwsandbox-model-api"),
         (ModelOptions(model="toy", api_key="sk", seed=1), "--cwsandbox-seed"),
         (ModelOptions(model="toy", api_key="sk-ä"), "OPENAI_API_KEY"),
@@ -400,8 +444,59 @@ def test_settings_that_cannot_work_name_the_remedy(options: ModelOptions, remedy
         openai_policy(options)
 
 
-def test_the_key_stays_out_of_what_is_printed() -> None:
-    assert "sk-mine" not in repr(ModelOptions(api_key="sk-mine"))
+def test_secrets_stay_out_of_what_is_printed() -> None:
+    options = ModelOptions(
+        base_url="https://me:SECRET@host/v1?token=SECRET",
+        extra_body={"auth": "SECRET"},
+        api_key="SECRET",
+    )
+    assert "SECRET" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "me:SECRET@host/v1",
+        "http://me:SECRET@host:port/v1",
+        "http://me:SECRET?SECRET@host:port/v1?token=SECRET",
+        "http://me:SEC/RET@host/v1",
+        "htp://host/v1?token=SECRET#SECRET",
+    ],
+)
+def test_an_address_that_is_none_is_shown_without_its_secrets(base_url: str) -> None:
+    with pytest.raises(EndpointError) as caught:
+        openai_policy(ModelOptions(model="toy", base_url=base_url))
+    assert "host" in str(caught.value)
+    assert "RET" not in str(caught.value)
+
+
+def secrets_in_sight(error: BaseException) -> list[str]:
+    """The functions whose local variables a traceback would show with a secret in them."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][1:]
+    return [frame.f_code.co_name for frame in frames if "SECRET" in repr(frame.f_locals)]
+
+
+def test_settings_that_cannot_work_leave_no_secret_in_a_traceback() -> None:
+    for options in [
+        ModelOptions(model="", api_key="SECRET", base_url="http://me:SECRET@host/v1"),
+        ModelOptions(model="toy", api_key="SECRET", base_url="http://me:SECRET@host:port/v1"),
+        ModelOptions(model="toy", api_key="SECRET\0"),
+        ModelOptions(model="toy", api_key="SECRET", extra_body={"model": "SECRET"}),
+    ]:
+        with pytest.raises(EndpointError) as caught:
+            openai_policy(options, base_url=options.base_url, api_key=options.api_key)
+        assert secrets_in_sight(caught.value) == []
+
+
+async def test_a_refused_request_leaves_no_secret_in_a_traceback(api: str) -> None:
+    async with (
+        endpoint(failure(401, "no such key: SECRET")) as served,
+        policy_of(served, api=api, api_key="SECRET", extra_body={"auth": "SECRET"}) as policy,
+    ):
+        with pytest.raises(EndpointError) as caught:
+            await policy.generate(ASKED, [])
+    assert secrets_in_sight(caught.value) == []
+    assert caught.value.__context__ is None
 
 
 def test_the_client_is_not_imported_before_it_is_needed() -> None:
