@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.local.sandbox import LocalSandbox
 
 FILE_BYTES = 32 << 20
+PATH_BYTES = 1024  # of a path that an error shows
 PAGE_RECORDS = 1000
 PAGE_BYTES = 16 << 20
 POLL_SECONDS = 10.0  # the SDK gives a poll 15 s
@@ -182,13 +183,15 @@ def _number(token: str) -> int:
 
 def _path(path: str) -> str:
     if not path.startswith("/") or "\0" in path:
-        raise invalid("path", f"must be absolute: {path!r}")
+        raise invalid("path", f"must be absolute: {path[:100]!r}")
     return path
 
 
 def _file_refusal(kind: str, operation: str, path: str, size: int | None) -> Refusal:
     code, reason = FILE_ERRORS[kind]
-    metadata = {"filepath": path, "operation": operation}
+    # The path is sent three times, escaped in part, in metadata of which gRPC takes 8 KiB.
+    shown = path.encode()[:PATH_BYTES].decode(errors="ignore")
+    metadata = {"filepath": shown, "operation": operation}
     if kind == "too_large":
         metadata |= {"size_bytes": str(size), "max_size_bytes": str(FILE_BYTES)}
-    return Refusal(code, f"{path}: {kind.replace('_', ' ')}", reason=reason, metadata=metadata)
+    return Refusal(code, f"{shown}: {kind.replace('_', ' ')}", reason=reason, metadata=metadata)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 
 LISTED = 10
-NUMBERS = 64  # columns that the numbers of a row take
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,15 +21,22 @@ if TYPE_CHECKING:
 
 def table(groups: Sequence[GroupSummary], pooled: GroupSummary, *, width: int, color: bool) -> str:
     """A table of pass rates that fits ``width`` columns, with the pooled line last."""
+    rows = [*groups, pooled] if len(groups) > 1 else groups
+    lines = _drawn(_table(rows, narrow=False), width=width, color=color)
+    if len(lines) > len(rows) + 1:  # a name was broken: fewer numbers leave it more room
+        lines = _drawn(_table(rows, narrow=True), width=width, color=color)
+    return "\n".join(lines)
+
+
+def _drawn(table: Table, *, width: int, color: bool) -> list[str]:
     from rich.console import Console
 
     buffer = StringIO()
     console = Console(
         file=buffer, width=width, force_terminal=color, no_color=not color, highlight=False
     )
-    rows = [*groups, pooled] if len(groups) > 1 else groups
-    console.print(_table(rows, narrow=max(len(row.group) for row in rows) + NUMBERS > width))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().strip("\n").splitlines())
+    console.print(table)
+    return [line.rstrip() for line in buffer.getvalue().strip("\n").splitlines()]
 
 
 def _table(rows: Sequence[GroupSummary], *, narrow: bool) -> Table:

@@ -10,13 +10,15 @@ works, the old one was broken from inside.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.rollouts.deadlines import answered
 from pytest_cwsandbox.telemetry import uncounted
 
 if TYPE_CHECKING:
-    from cwsandbox import Sandbox, SandboxFileError
+    from cwsandbox import Sandbox, SandboxFileError, SandboxStatus
 
 PROBE = ("true",)  # whatever becomes of it, a sandbox that runs it is there
 PROBE_SECONDS = 15.0  # enough on any machine
@@ -89,18 +91,21 @@ async def explain(failure: BaseException, sandbox: Sandbox) -> ToolError | None:
 async def _answers(sandbox: Sandbox) -> bool:
     """Whether a sandbox in which a command timed out still runs others.
 
-    False when the service fails. Raises ``EndedError`` when the sandbox ended, or is too busy with
-    what the agent started there.
+    False when the service fails, or is silent about all sandboxes. Raises ``EndedError`` when this
+    one ended, or is too busy with what the agent started there.
     """
     from cwsandbox import CWSandboxError, SandboxTimeoutError
 
     try:
-        with uncounted(sandbox):
-            await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
+        await _run_probe(sandbox)
     except (CWSandboxError, asyncio.CancelledError) as error:
         if is_cancelled(error):
             raise
-        if isinstance(error, SandboxTimeoutError) or await _broken(error, sandbox):
+        if isinstance(error, SandboxTimeoutError):
+            ended = await _status(sandbox) is not None
+        else:
+            ended = await _broken(error, sandbox)
+        if ended:
             raise EndedError from error
         return False
     return True
@@ -111,12 +116,29 @@ async def probe(sandbox: Sandbox) -> None:
     from cwsandbox import CWSandboxError
 
     try:
-        with uncounted(sandbox):
-            await sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS)
+        await _run_probe(sandbox)
     except (CWSandboxError, asyncio.CancelledError) as error:
         if is_cancelled(error):
             raise
         raise InfrastructureError(f"a fresh sandbox failed: {describe(error)}") from error
+
+
+async def _run_probe(sandbox: Sandbox) -> None:
+    with uncounted(sandbox):
+        await answered(sandbox.exec(PROBE, timeout_seconds=PROBE_SECONDS), PROBE_SECONDS)
+
+
+async def _status(sandbox: Sandbox) -> SandboxStatus | None:
+    """What the service says of the sandbox; None if it fails, or says nothing in time."""
+    from cwsandbox import CWSandboxError
+
+    asking = asyncio.to_thread(sandbox.get_status)  # the SDK has no other way to ask
+    try:
+        return await answered(asking, PROBE_SECONDS)
+    except (CWSandboxError, asyncio.CancelledError, concurrent.futures.CancelledError) as error:
+        if is_cancelled(error):
+            raise
+        return None
 
 
 async def _broken(failure: BaseException, sandbox: Sandbox) -> bool:
@@ -143,11 +165,8 @@ async def _broken(failure: BaseException, sandbox: Sandbox) -> bool:
     if isinstance(failure, SandboxUnavailableError) or not (cancelled or may_have_ended):
         return False
     for _ in range(SETTLE_ATTEMPTS):
-        try:
-            status = await asyncio.to_thread(sandbox.get_status)
-        except (CWSandboxError, asyncio.CancelledError) as error:
-            if is_cancelled(error):
-                raise
+        status = await _status(sandbox)
+        if status is None:
             return False
         if status in {SandboxStatus.COMPLETED, SandboxStatus.FAILED}:
             return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.rollouts import observations
+from pytest_cwsandbox.rollouts.deadlines import answered
 from pytest_cwsandbox.rollouts.tools import CommandTimeoutError, Submission, Tool, ToolError
 from pytest_cwsandbox.telemetry import ROLLOUTS, logged
 
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 COMMAND_SECONDS = 30.0
 FOLDER = "/workspace"
 COMMAND_BYTES = 96 << 10  # what is longer goes as a file: one argument may have 128 KiB
+# No agent needs longer ones, and what is echoed in the details of an error, some of it escaped,
+# must fit what gRPC takes there: else a bad path would look like a failure of the service.
+PATH_BYTES = 1024
+NAME_BYTES = 255
 STREAM_CHARACTERS = 1 << 20  # of each stream that are kept; a command that writes more is stopped
+PLACING_SECONDS = 60.0
 REST_SECONDS = 1.0  # for output that is on its way when a command times out
 CHANGE_FOLDER = 'cd -- "$0" 2>/dev/null; exec "$@"'
 NAMES = ("execute_code", "bash", "read_file", "write_file", "submit_solution")
@@ -61,7 +67,9 @@ def sandbox_tools(
             command: A Bash command line or script.
         """
         script = command.encode("utf-8", "replace")
-        if len(script) < COMMAND_BYTES and b"\0" not in script:
+        if b"\0" in script:
+            raise ToolError("a command cannot hold a NUL character; escape it, as in printf '\\0'")
+        if len(script) < COMMAND_BYTES:
             words = ["bash", "-c", script.decode()]
         else:
             words = ["bash", await _placed(sandbox, script)]
@@ -90,7 +98,8 @@ def sandbox_tools(
             content: The whole new content.
         """
         data = content.encode("utf-8", "replace")
-        await sandbox.write_file(_absolute(path, folder), data, timeout_seconds=timeout_seconds)
+        writing = sandbox.write_file(_absolute(path, folder), data, timeout_seconds=timeout_seconds)
+        await answered(writing, timeout_seconds)
         return "File written successfully"
 
     def submit_solution(code: str) -> Submission:
@@ -144,7 +153,7 @@ async def _finished(
     # end, only ``process`` does.
     watching = [asyncio.ensure_future(stream.fill()) for stream in kept]
     try:
-        return await logged(ROLLOUTS, sandbox, process)
+        return await answered(logged(ROLLOUTS, sandbox, process), timeout_seconds)
     except asyncio.CancelledError:
         if not any(stream.full for stream in kept):
             raise
@@ -196,11 +205,18 @@ class _Kept:
 
 async def _placed(sandbox: Sandbox, content: bytes) -> str:
     path = f"/tmp/{uuid.uuid4().hex}"  # noqa: S108 - inside the sandbox
-    await sandbox.write_file(path, content)
+    writing = sandbox.write_file(path, content, timeout_seconds=PLACING_SECONDS)
+    await answered(writing, PLACING_SECONDS)
     return path
 
 
 def _absolute(path: str, folder: str) -> str:
     if not path or "\0" in path:
-        raise ToolError(f"{path!r} is no path")
-    return posixpath.join(folder, path)
+        raise ToolError(f"{path[:100]!r} is no path")
+    absolute = posixpath.join(folder, path)
+    encoded = absolute.encode("utf-8", "replace")
+    if len(encoded) > PATH_BYTES:
+        raise ToolError(f"the path has {len(encoded)} bytes; at most {PATH_BYTES} can be used")
+    if (longest := max(map(len, encoded.split(b"/")))) > NAME_BYTES:
+        raise ToolError(f"a name in the path has {longest} bytes; no more than {NAME_BYTES} exist")
+    return absolute

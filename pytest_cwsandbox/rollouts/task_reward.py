@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.outcome import Outcome, Verdict
-from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER
+from pytest_cwsandbox.rollouts.deadlines import answered
+from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER, PLACING_SECONDS
 from pytest_cwsandbox.rollouts.workplace import REPLACED, TERMINATED, CommandTimeoutError, ToolError
 from pytest_cwsandbox.telemetry import GRADING, logged, uncounted
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.tasks import Task
     from pytest_cwsandbox.rollouts.workplace import Workplace
 
-PLACING_SECONDS = 60.0
 GRACE_SECONDS = 30.0  # for the sandbox to end the command before the SDK does
 FLOOD_BYTES = 1 << 20  # far more than the scripts below let through
 TIMED_OUT, KILLED = 124, 137
@@ -76,10 +76,12 @@ async def place_files(sandbox: Sandbox, files: Mapping[str, str]) -> None:
     if not files:
         return
     archive = f"/tmp/{uuid.uuid4().hex}.tar"  # noqa: S108 - inside the sandbox
-    await sandbox.write_file(archive, _archive(files))
+    writing = sandbox.write_file(archive, _archive(files), timeout_seconds=PLACING_SECONDS)
+    await answered(writing, PLACING_SECONDS)
     command = ["bash", "-c", PLACE, "-", FOLDER, archive]
     with uncounted(sandbox):
-        result = await _bounded(sandbox.exec(command, timeout_seconds=PLACING_SECONDS))
+        placing = _bounded(sandbox.exec(command, timeout_seconds=PLACING_SECONDS))
+        result = await answered(placing, PLACING_SECONDS)
     if result is None or result.returncode != 0:
         raise ConfigurationError(f"the files cannot be placed in the sandbox: {_complaint(result)}")
 
@@ -135,7 +137,7 @@ async def _run(task: Task, sandbox: Sandbox) -> tuple[ProcessResult | None, floa
     try:
         with uncounted(sandbox):
             process = sandbox.exec(command, timeout_seconds=outer)
-            result = await logged(GRADING, sandbox, _bounded(process))
+            result = await answered(logged(GRADING, sandbox, _bounded(process)), outer)
     except SandboxTimeoutError as error:
         overdue = time.monotonic() - started > 0.9 * outer
         if overdue and not isinstance(error, SandboxRequestTimeoutError):
@@ -147,23 +149,30 @@ async def _run(task: Task, sandbox: Sandbox) -> tuple[ProcessResult | None, floa
 async def _bounded(process: Process) -> ProcessResult | None:
     """The result; None, and the process is ended, if its output would fill the host's memory."""
     streams = (process.stdout, process.stderr)
+    flooded = False
 
-    async def floods(stream: StreamReader[str]) -> bool:
+    async def watch(stream: StreamReader[str]) -> None:
+        nonlocal flooded
         size = 0
         async for chunk in stream:
             size += len(chunk)
             if size > FLOOD_BYTES:
+                flooded = True
                 process.cancel()
-                for each in streams:
-                    each.close()
-                return True
-        return False
 
+    # Streams of a command that never began do not end, only ``process`` does.
+    watching = [asyncio.ensure_future(watch(stream)) for stream in streams]
     try:
-        flooded = await asyncio.gather(*map(floods, streams))
-        return None if any(flooded) else await process
+        return await process
+    except asyncio.CancelledError:
+        if not flooded:
+            raise
+        return None
     finally:
         process.cancel()  # of no effect on a process that ended
+        for task, stream in zip(watching, streams, strict=True):
+            task.cancel()
+            stream.close()
 
 
 def _archive(files: Mapping[str, str]) -> bytes:

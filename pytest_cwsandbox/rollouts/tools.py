@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.rollouts.blame import CommandTimeoutError, ToolError
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.rollouts.messages import ToolDefinition
     from pytest_cwsandbox.rollouts.workplace import Workplace
+
+THREADS = 64  # of functions that block; asyncio's own are few, and others' too
 
 __all__ = ["CommandTimeoutError", "Submission", "Tool", "ToolError"]
 
@@ -92,5 +97,11 @@ class Tool:
         if self._is_async:
             result = self._function(**values)
         else:  # it may block
-            result = await asyncio.to_thread(self._function, **values)
+            function = partial(contextvars.copy_context().run, self._function, **values)
+            result = await asyncio.get_running_loop().run_in_executor(_threads(), function)
         return await result if inspect.isawaitable(result) else result
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="cwsandbox-tool")

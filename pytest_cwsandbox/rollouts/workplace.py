@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +21,7 @@ from pytest_cwsandbox.rollouts.blame import (
     of_file,
     probe,
 )
+from pytest_cwsandbox.rollouts.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +41,7 @@ class Workplace:
 
     ``take`` and ``give_back`` are a pool's. ``prepare`` places an episode's files, in every new
     sandbox. ``sandbox_ids`` are all that were used; ``start_seconds`` sums up the wait for them.
+    ``clock`` is that of the tools: starts, pauses between attempts and probes do not count.
     """
 
     def __init__(
@@ -59,16 +62,19 @@ class Workplace:
         self._gone = False
         self.sandbox_ids: list[str] = []
         self.start_seconds = 0.0
+        self.clock = Clock()
 
     @classmethod
-    def over(cls, sandbox: Sandbox) -> Workplace:
+    def over(
+        cls, sandbox: Sandbox, *, prepare: Callable[[Sandbox], Awaitable[None]] | None = None
+    ) -> Workplace:
         """The caller's own sandbox: never replaced, never removed."""
 
         async def take() -> Sandbox:
             await sandbox
             return sandbox
 
-        workplace = cls(take, lambda _: None, retries=0)
+        workplace = cls(take, lambda _: None, prepare=prepare, retries=0)
         workplace._replaceable = False
         return workplace
 
@@ -93,9 +99,10 @@ class Workplace:
         for attempt in range(self._retries + 1):
             if self._gone:
                 raise ToolError(TERMINATED)
-            if attempt:
-                await backoff(attempt)
-            sandbox = await self._running()
+            with self.clock.paused():
+                if attempt:
+                    await backoff(attempt)
+                sandbox = await self._running()
             try:
                 result = await action(sandbox)
             except (
@@ -111,6 +118,16 @@ class Workplace:
                 self._used = True
                 return result
         raise AssertionError  # the last attempt is not retried
+
+    async def check(self) -> None:
+        """Tell a slow model from a silent service; raises ``InfrastructureError`` for the latter.
+
+        For when a limit has ended what was under way: nothing else would have told.
+        """
+        sandbox = await self._running()
+        overdue = CommandTimeoutError("it does not answer")
+        with contextlib.suppress(ToolError):  # it is the model's doing, and nobody is to be told
+            await self._failed(overdue, sandbox, retry=False, again=False)
 
     async def close(self) -> None:
         """Remove the sandbox, also one that is still to start."""
@@ -131,11 +148,13 @@ class Workplace:
             self._used = True
             raise failure
         try:
-            told = await explain(failure, sandbox)
+            with self.clock.paused():
+                told = await explain(failure, sandbox)
         except EndedError:
             # Without state a second sandbox tells whether the first one ended by chance.
             if again or not retry:
-                await self._replace()
+                with self.clock.paused():
+                    await self._replace()
                 raise ToolError(REPLACED) from failure
             return
         if told is not None:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from pydantic import BaseModel, Field
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.rollouts.observations import CHARACTERS, observation
@@ -232,6 +232,11 @@ class TestArguments:
         assert await call(Tool.of(say), '{"text": "a\\ud800b"}') == "a?b"
         assert await call(Tool.of(say), '{"text": "a\ud800b"}') == "a?b"
 
+    async def test_too_long_ones_are_told_and_not_read(self) -> None:
+        told = await call(TOOLS["submit_solution"], json.dumps({"code": "x" * (16 << 20)}))
+        assert told.startswith("Error: the arguments of submit_solution have 16777228 characters; ")
+        assert "at most 16777216 are read" in told
+
 
 class TestCalling:
     async def test_a_function_that_blocks_does_not_block_the_loop(self) -> None:
@@ -245,6 +250,17 @@ class TestCalling:
         await asyncio.sleep(0)
         released.set()
         assert await calling == "True"
+
+    async def test_many_functions_that_block_run_at_once(self) -> None:
+        together = threading.Barrier(48)
+
+        def meet() -> str:
+            """Wait for the others."""
+            together.wait(60)
+            return "met"
+
+        tool = Tool.of(meet)
+        assert await asyncio.gather(*(call(tool, "{}") for _ in range(48))) == ["met"] * 48
 
     async def test_a_tool_error_is_told(self) -> None:
         def fail() -> str:
@@ -305,9 +321,9 @@ class TestObservation:
 
 
 def test_tools_are_found_by_name() -> None:
-    assert [tool.name for tool in named_tools(["bash", "execute_code"])] == ["bash", "execute_code"]
+    assert [tool.name for tool in named_tools(("bash", "execute_code"))] == ["bash", "execute_code"]
     with pytest.raises(ConfigurationError, match="there is no tool 'bsh'; there are execute_code"):
-        named_tools(["bsh"])
+        named_tools(("bsh",))
 
 
 @pytest.fixture(scope="module")
@@ -374,6 +390,40 @@ class TestInTheSandbox:
         assert told.startswith("exit=127\n")
         assert "nothing-such: command not found" in told
 
+    @pytest.mark.parametrize(
+        ("path", "complaint"),
+        [
+            ("a" * 8200, "the path has 8211 bytes; at most 1024 can be used"),
+            ("中" * 2000, "the path has 6011 bytes; at most 1024 can be used"),
+            ("../" * 3000 + "x", "the path has 9012 bytes; at most 1024 can be used"),
+            ("a/" + "中" * 86, "a name in the path has 258 bytes; no more than 255 exist"),
+            ("\0" * 5000, f"{chr(0) * 100!r} is no path"),
+        ],
+    )
+    async def test_a_path_that_is_too_long_is_told(
+        self, use: Use, path: str, complaint: str
+    ) -> None:
+        assert await use("write_file", path=path, content="") == f"Error: {complaint}"
+        assert await use("read_file", path=path) == f"Error: {complaint}"
+
+    @pytest.mark.parametrize("name", ["a", "\1", "%", "中" * 50, "😀" * 50])
+    async def test_the_longest_path_that_fails_is_told(self, use: Use, name: str) -> None:
+        path = "/proc"
+        while len(f"{path}/{name}".encode()) <= 1024:
+            path += f"/{name}"
+        told = await use("write_file", path=path, content="")
+        assert told.startswith(f"Error: {path}: ")
+
+    async def test_a_users_tool_may_fail_at_any_path(self, workplace: Workplace) -> None:
+        async def write(path: str, sandbox: Sandbox) -> str:
+            """Write."""
+            await sandbox.write_file(path, b"")
+            return "written"
+
+        for path in ("/" + "a" * 20_000, "/" + "中" * 20_000):
+            told = await Tool.of(write).call(json.dumps({"path": path}), workplace)
+            assert str(told).startswith("Error: ")
+
     async def test_a_command_without_end_is_killed_and_told(self, use: Use) -> None:
         command = "echo $$ >pid; echo begun; sleep 600; echo never"
         assert await use("bash", 2, command=command) == (
@@ -400,6 +450,8 @@ class TestInTheSandbox:
         assert await use("execute_code", code=code) == "exit=0\n200000 '' 1\n"
         assert await use("bash", command=f": {filler}\npwd") == f"exit=0\n{FOLDER}\n"
         assert "null bytes" in await use("execute_code", code="print(1)\0")
+        told = await use("bash", command="echo a\0b")
+        assert told.startswith("Error: a command cannot hold a NUL character")
         assert await use("execute_code", code="print('\ud800')") == "exit=0\n?\n"
 
     async def test_commands_run_in_the_working_folder_where_there_is_one(

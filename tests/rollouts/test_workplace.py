@@ -5,24 +5,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from cwsandbox import Sandbox, SandboxUnavailableError
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.batch import grading_session
+from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.local.faults import LATENCIES, Kind
 from pytest_cwsandbox.pool import SandboxPool
-from pytest_cwsandbox.rollouts import blame
-from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER, sandbox_tools
+from pytest_cwsandbox.rollouts import blame, deadlines
+from pytest_cwsandbox.rollouts.episode import run_episode
+from pytest_cwsandbox.rollouts.limits import EpisodeLimits
+from pytest_cwsandbox.rollouts.policy import as_policy
+from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER, named_tools, sandbox_tools
+from pytest_cwsandbox.rollouts.task_reward import grade_task, place_files
+from pytest_cwsandbox.rollouts.tasks import Task
+from pytest_cwsandbox.rollouts.tools import Tool
+from pytest_cwsandbox.rollouts.trajectory import StopReason
 from pytest_cwsandbox.rollouts.workplace import ToolError, Workplace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from cwsandbox import Sandbox, Session
+    from cwsandbox import Session
+
+    from pytest_cwsandbox.rollouts.episode import Episode
+    from pytest_cwsandbox.rollouts.messages import (
+        AssistantMessage,
+        FunctionCall,
+        Message,
+        ToolCall,
+        ToolDefinition,
+    )
+    from pytest_cwsandbox.rollouts.policy import Policy
 
 REPLACED = "Error: the sandbox was terminated; a new one is in its place, earlier files are gone"
 TERMINATED = "Error: the sandbox was terminated"
@@ -254,6 +274,11 @@ def faulty(*faults: str) -> Iterator[Session]:
         yield session
 
 
+async def never(*_: object, **__: object) -> None:
+    """Stands for a connection that neither comes about nor fails."""
+    await asyncio.sleep(3600)
+
+
 async def strike(workplace: Workplace, kind: Kind) -> str:
     if kind is Kind.FILE_UNAVAILABLE:
         return await call(workplace, "write_file", path="a", content="")
@@ -352,8 +377,151 @@ class TestTheServicesDoing:
                 with pytest.raises(InfrastructureError):
                     await bash(workplace, "true", 1)
 
+    @pytest.mark.parametrize("name", ["bash", "write_file", "execute_code"])
+    async def test_a_call_that_the_sdk_never_ends_is_given_up(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        monkeypatch.setattr(deadlines, "GRACE_SECONDS", 1.0)
+        monkeypatch.setattr(blame, "PROBE_SECONDS", 0.5)
+        async with working(place(session)) as workplace:
+            await bash(workplace, "true")
+            monkeypatch.setattr(Sandbox, "_prepare_data_plane_call", never)
+            arguments = {
+                "bash": {"command": "true"},
+                "write_file": {"path": "a", "content": ""},
+                "execute_code": {"code": "#" * 200_000},
+            }
+            with pytest.raises(InfrastructureError):
+                await asyncio.wait_for(call(workplace, name, 0.5, **arguments[name]), 120)
+            monkeypatch.undo()
+        assert await none_is_left(session)
+
+    async def test_a_service_that_says_nothing_of_the_callers_sandbox_is_infrastructure(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = threading.Event()
+        monkeypatch.setattr(deadlines, "GRACE_SECONDS", 1.0)
+        monkeypatch.setattr(blame, "PROBE_SECONDS", 0.5)
+        sandbox = session.sandbox()
+        workplace = Workplace.over(sandbox)
+        await bash(workplace, "true")
+        monkeypatch.setattr(Sandbox, "_prepare_data_plane_call", never)
+        monkeypatch.setattr(Sandbox, "get_status", lambda _: asked.wait(60))
+        try:
+            with pytest.raises(InfrastructureError):
+                await bash(workplace, "true", 0.5)
+        finally:
+            asked.set()
+        monkeypatch.undo()
+        await sandbox.stop()
+
+    async def test_a_grade_whose_commands_never_begin_is_infrastructure(
+        self, session: Session
+    ) -> None:
+        sandbox = session.sandbox()
+        await sandbox
+        await sandbox.stop()
+        task = Task("t", "do it", test_command=("true",))
+        with pytest.raises(InfrastructureError):
+            await asyncio.wait_for(grade_task(task, Workplace.over(sandbox)), 60)
+
+
+def calls_once(tool: str, arguments: dict[str, str]) -> Policy:
+    """A model that calls the tool once, and then says that it is done."""
+
+    def answer(messages: Sequence[Message], _: Sequence[ToolDefinition]) -> AssistantMessage:
+        if messages[-1]["role"] == "tool":
+            return {"role": "assistant", "content": "done"}
+        function: FunctionCall = {"name": tool, "arguments": json.dumps(arguments)}
+        asked: ToolCall = {"id": "1", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [asked]}
+
+    return as_policy(answer)
+
+
+async def play(
+    workplace: Workplace, wall_seconds: float, command: str = "true", tools: tuple[Tool, ...] = ()
+) -> Episode:
+    tools = tools or named_tools(("bash",))
+    policy = calls_once(tools[0].name, {"command": command})
+    messages: list[Message] = [{"role": "user", "content": "go"}]
+    limits = EpisodeLimits(wall_seconds=wall_seconds)
+    return await run_episode(policy, messages, tools, workplace, limits)
+
+
+class TestTheModelsTime:
+    async def test_a_command_that_outlasts_it_is_the_models(self, session: Session) -> None:
+        async with working(place(session)) as workplace:
+            await bash(workplace, "touch file")
+            episode = await play(workplace, 0.5, "sleep 600")
+            assert episode.stop_reason is StopReason.WALL_TIMEOUT
+            assert await bash(workplace, "ls file") == "exit=0\nfile\n"
+
+    async def test_so_is_a_sandbox_that_it_keeps_from_answering(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(blame, "PROBE", ("bash", "-c", "[ ! -e hung ] || sleep 600"))
+        monkeypatch.setattr(blame, "PROBE_SECONDS", 3.0)
+        async with working(place(session)) as workplace:
+            episode = await play(workplace, 2, "touch hung; sleep 600")
+            assert episode.stop_reason is StopReason.WALL_TIMEOUT
+
+    async def test_a_service_that_is_silent_when_it_is_up_is_infrastructure(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(blame, "PROBE_SECONDS", 1.0)
+        with faulty("exec-latency=600") as session:
+            async with working(place(session)) as workplace:
+                episode = await play(workplace, 0.5)
+                assert episode.stop_reason is StopReason.INFRASTRUCTURE_ERROR
+
+    async def test_the_wait_for_another_sandbox_is_not_part_of_it(self, session: Session) -> None:
+        pool = SandboxPool(session)
+        starts = 0
+
+        async def take() -> Sandbox:
+            nonlocal starts
+            starts += 1
+            if starts > 1:
+                await asyncio.sleep(6)
+            return await pool.take()
+
+        async def fail_once(command: str, sandbox: Sandbox) -> str:
+            """Do it."""
+            if starts == 1:
+                raise SandboxUnavailableError(command)
+            return str(sandbox.sandbox_id)
+
+        async with working(Workplace(take, pool.give_back)) as workplace:
+            episode = await play(workplace, 5, tools=(Tool.of(fail_once),))
+            assert (episode.stop_reason, starts) == (StopReason.NO_TOOL_CALL, 2)
+            assert episode.tool_seconds < 5
+            assert workplace.start_seconds > 6
+        starts = 0
+        async with working(Workplace(take, pool.give_back)) as workplace:
+            episode = await play(workplace, 5, KILL_ALL)
+            assert (episode.stop_reason, starts) == (StopReason.NO_TOOL_CALL, 2)
+            assert episode.tool_seconds < 5
+        assert await none_is_left(session)
+
 
 class TestTheCallersSandbox:
+    async def test_it_is_prepared_before_its_first_use(self, session: Session) -> None:
+        sandbox = session.sandbox(working_dir=FOLDER)
+        workplace = Workplace.over(sandbox, prepare=partial(place_files, files={"a": "1"}))
+        assert await bash(workplace, "cat a") == "exit=0\n1"
+        await sandbox.stop()
+
+    async def test_one_that_cannot_be_prepared_ends_the_episode_without_a_reward(
+        self, session: Session
+    ) -> None:
+        sandbox = session.sandbox()
+        await sandbox
+        await sandbox.stop()
+        workplace = Workplace.over(sandbox, prepare=partial(place_files, files={"a": "1"}))
+        episode = await play(workplace, 60)
+        assert episode.stop_reason is StopReason.INFRASTRUCTURE_ERROR
+
     async def test_it_is_used_and_left(self, session: Session) -> None:
         sandbox = session.sandbox(working_dir=FOLDER)
         workplace = Workplace.over(sandbox)
