@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_policy_is_a_plain_function_or_anything_that_generates(
     result.stdout.fnmatch_lines(
         [
             "*ZeroDivisionError: a mistake of the policy",
-            "*TypeError: FunctionPolicy.generate must return*got None",
+            "*TypeError: generate must return*got None",
             "model Agent: 1 *",
             "model submits: 1 *",
             "model submits_too: 1 *",
@@ -236,3 +237,23 @@ def test_a_rollout_without_a_problem_of_the_marker_is_grouped_by_its_file(
     result.stdout.fnmatch_lines(["*nothing could be graded*", "test_own/test_own *0/1*"])
     [row] = samples(pytester.path)
     assert (row["group"], row["problem"], row["sample"]) == ("test_own/test_own", "7", 0)
+
+
+def test_every_rollout_of_a_test_is_kept(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_agent="""
+        import pytest
+
+        @pytest.mark.problems()
+        async def test_twice(problem, rollout):
+            assert (await rollout(problem)).reward == 1.0
+            assert (await rollout(problem, policy=lambda *_: "no")).reward == 0.0
+        """
+    )
+    pytester.runpytest_subprocess("-n0", "--cwsandbox-limit=1").assert_outcomes(passed=1)
+    first, second = trajectories(pytester.path)
+    assert (first["reward"], second["reward"]) == (1.0, 0.0)
+    exported = pytester.run(
+        sys.executable, "-m", "pytest_cwsandbox", "export", "latest", "--to=trl", "-o=a.jsonl"
+    )
+    exported.stdout.fnmatch_lines(["*wrote 2 *"])

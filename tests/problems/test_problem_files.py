@@ -286,7 +286,9 @@ def test_an_unknown_split_lists_those_of_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_without_splits_says_so(tmp_path: Path) -> None:
-    path = write(tmp_path / "mbpp.jsonl", OWN, {**FULL, "task_id": "mine"}, {**FULL, "task_id": 5000})
+    path = write(
+        tmp_path / "mbpp.jsonl", OWN, {**FULL, "task_id": "mine"}, {**FULL, "task_id": 5000}
+    )
     assert message(path, split="test") == (
         f'--cwsandbox-split: {path} has no split "test"; it has no splits'
     )
