@@ -189,11 +189,6 @@ class EndpointPolicy(ABC):
         """Whether the endpoint ever answered: one that has not, does not think too long."""
         return self.endpoint.answered
 
-    @property
-    def timeout_seconds(self) -> float:
-        """How long one request may wait before its endpoint is to blame."""
-        return self.options.timeout_seconds
-
     def for_sample(self, sample: int) -> Self:
         """Return the policy of one sample: another seed, the same connections."""
         return type(self)(self.options.for_sample(sample), self.endpoint)

@@ -27,7 +27,6 @@ COMMAND_BYTES = 96 << 10  # what is longer goes as a file: one argument may have
 PATH_BYTES = 1024
 NAME_BYTES = 255
 STREAM_CHARACTERS = 1 << 20  # of each stream that are kept; a command that writes more is stopped
-PLACING_SECONDS = 60.0
 REST_SECONDS = 1.0  # for output that is on its way when a command times out
 CHANGE_FOLDER = 'cd -- "$0" 2>/dev/null; exec "$@"'
 NAMES = ("execute_code", "bash", "read_file", "write_file", "submit_solution")
@@ -54,7 +53,8 @@ def sandbox_tools(
         if len(program) < COMMAND_BYTES and b"\0" not in program:
             command = ["python", "-c", program.decode()]
         else:
-            command = ["sh", "-c", 'exec python - <"$1"', "sh", await _placed(sandbox, program)]
+            path = await _placed(sandbox, program, timeout_seconds)
+            command = ["sh", "-c", 'exec python - <"$1"', "sh", path]
         return await run(sandbox, command, folder=folder, timeout_seconds=timeout_seconds)
 
     async def bash(command: str, sandbox: Sandbox) -> str:
@@ -72,7 +72,7 @@ def sandbox_tools(
         if len(script) < COMMAND_BYTES:
             words = ["bash", "-c", script.decode()]
         else:
-            words = ["bash", await _placed(sandbox, script)]
+            words = ["bash", await _placed(sandbox, script, timeout_seconds)]
         return await run(sandbox, words, folder=folder, timeout_seconds=timeout_seconds)
 
     async def read_file(path: str, sandbox: Sandbox) -> str:
@@ -203,10 +203,10 @@ class _Kept:
             room -= len(part)
 
 
-async def _placed(sandbox: Sandbox, content: bytes) -> str:
+async def _placed(sandbox: Sandbox, content: bytes, timeout_seconds: float) -> str:
     path = f"/tmp/{uuid.uuid4().hex}"  # noqa: S108 - inside the sandbox
-    writing = sandbox.write_file(path, content, timeout_seconds=PLACING_SECONDS)
-    await answered(writing, PLACING_SECONDS)
+    writing = sandbox.write_file(path, content, timeout_seconds=timeout_seconds)
+    await answered(writing, timeout_seconds)
     return path
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.rollouts.deadlines import answered
-from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER, PLACING_SECONDS
+from pytest_cwsandbox.rollouts.sandbox_tools import FOLDER
 from pytest_cwsandbox.rollouts.workplace import REPLACED, TERMINATED, CommandTimeoutError, ToolError
 from pytest_cwsandbox.telemetry import GRADING, logged, uncounted
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.tasks import Task
     from pytest_cwsandbox.rollouts.workplace import Workplace
 
+PLACING_SECONDS = 60.0
 GRACE_SECONDS = 30.0  # for the sandbox to end the command before the SDK does
 FLOOD_BYTES = 1 << 20  # far more than the scripts below let through
 TIMED_OUT, KILLED = 124, 137

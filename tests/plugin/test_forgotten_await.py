@@ -69,10 +69,6 @@ def test_a_users_mistake_is_one_line(
     )
     result = run("--cwsandbox-limit=1")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "test_a_users_mistake_is_one_line.py:5: cwsandbox: rollout() knows no temprature; "
-            "did you mean temperature?"
-        ]
-    )
+    mistake = "rollout() knows no temprature; did you mean temperature?"
+    result.stdout.fnmatch_lines([f"test_a_users_mistake_is_one_line.py:5: cwsandbox: {mistake}"])
     result.stdout.no_fnmatch_line("*rollout_fixture.py*")

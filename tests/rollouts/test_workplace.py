@@ -499,6 +499,7 @@ class TestTheModelsTime:
             assert workplace.start_seconds > 6
         starts = 0
         async with working(Workplace(take, pool.give_back)) as workplace:
+            await bash(workplace, "true")
             episode = await play(workplace, 5, KILL_ALL)
             assert (episode.stop_reason, starts) == (StopReason.NO_TOOL_CALL, 2)
             assert episode.tool_seconds < 5
