@@ -279,6 +279,10 @@ async def never(*_: object, **__: object) -> None:
     await asyncio.sleep(3600)
 
 
+async def refuse(*_: object, **__: object) -> None:
+    raise SandboxUnavailableError("no connection")
+
+
 async def strike(workplace: Workplace, kind: Kind) -> str:
     if kind is Kind.FILE_UNAVAILABLE:
         return await call(workplace, "write_file", path="a", content="")
@@ -415,15 +419,18 @@ class TestTheServicesDoing:
         monkeypatch.undo()
         await sandbox.stop()
 
-    async def test_a_grade_whose_commands_never_begin_is_infrastructure(
-        self, session: Session
+    async def test_a_grade_whose_command_never_begins_is_infrastructure(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sandbox = session.sandbox()
-        await sandbox
-        await sandbox.stop()
+        workplace = Workplace.over(sandbox)
+        await workplace.ready()
+        monkeypatch.setattr(Sandbox, "_prepare_data_plane_call", refuse)
         task = Task("t", "do it", test_command=("true",))
         with pytest.raises(InfrastructureError):
-            await asyncio.wait_for(grade_task(task, Workplace.over(sandbox)), 60)
+            await asyncio.wait_for(grade_task(task, workplace), 60)
+        monkeypatch.undo()
+        await sandbox.stop()
 
 
 def calls_once(tool: str, arguments: dict[str, str]) -> Policy:
