@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.backend import Backend
 
+# A forked child cannot use gRPC, and what gRPC does for it at the fork crashes one child in five.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 LIFETIME_SECONDS = 3600.0
 LOG = logging.getLogger(__name__)
 

@@ -57,7 +57,8 @@ def main(sock: _socket.socket) -> None:
     posix.set_blocking(wakeup_end, False)
     _signal.set_wakeup_fd(wakeup_end)
     _signal.signal(_signal.SIGCHLD, lambda *_: None)
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # from inside, process 1 cannot be killed
+    for number in (_signal.SIGINT, _signal.SIGHUP):  # from inside, process 1 cannot be killed
+        _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))  # for the supervisors
 
     agent = Agent(sock, oom_score)

@@ -82,7 +82,7 @@ def test_an_endpoint_that_fails_is_infrastructure_and_no_reward(
         [
             "bundled/agents *0/0* 2 *",
             "verdicts: model_error 2",
-            f"infra: *test_agent[[]bundled-1-s0]: toy at {endpoint.base_url} failed: {reason}",
+            f"infra: 2 items: toy at {endpoint.base_url} failed: {reason}",
             "infrastructure: 2 of 2 items lost*INCONCLUSIVE",
         ]
     )
