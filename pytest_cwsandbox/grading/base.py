@@ -12,7 +12,7 @@ from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.grading.limits import Limits
 from pytest_cwsandbox.grading.runs import ENVIRONMENT, ProgramFailedError, Runs, Tally
 from pytest_cwsandbox.outcome import Outcome, Verdict
-from pytest_cwsandbox.pool import SandboxPool
+from pytest_cwsandbox.pool import SandboxPool, backoff
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -107,22 +107,37 @@ class SandboxGrader(ABC):
         )
 
     async def _check_itself(self) -> None:
-        """Once; a failure is not remembered, so that a service that recovers is used."""
+        """Once; a failure is not remembered, so that a service that recovers is used.
+
+        All grades of a batch wait for the same test: bad luck must not lose all of them.
+        """
+        for attempt in range(self._retries + 1):
+            if attempt:
+                await backoff(attempt)
+            try:
+                sound = await self._tested()
+            except (InfrastructureError, ProgramFailedError) as error:
+                if attempt == self._retries:
+                    raise InfrastructureError(f"the grader's self-test failed: {error}") from error
+                continue
+            if not sound:
+                raise InfrastructureError(
+                    "the grader's self-test failed: a known right and a known wrong program were"
+                    " not told apart; check the python of the sandbox image"
+                )
+            return
+
+    async def _tested(self) -> bool:
         if self._self_test is None:
             self._self_test = asyncio.ensure_future(self._tells_right_from_wrong(self._runs))
         test = self._self_test
         try:
             # One grade that is cancelled must not cancel the test of all.
-            sound = await asyncio.shield(test)
-        except (InfrastructureError, ProgramFailedError) as error:
+            return await asyncio.shield(test)
+        except (InfrastructureError, ProgramFailedError):
             if self._self_test is test:
                 self._self_test = None
-            raise InfrastructureError(f"the grader's self-test failed: {error}") from error
-        if not sound:
-            raise InfrastructureError(
-                "the grader's self-test failed: a known right and a known wrong program were not"
-                " told apart; check the python of the sandbox image"
-            )
+            raise
 
     async def _canary_passes(self) -> bool:
         try:

@@ -235,11 +235,21 @@ def test_a_grader_whose_self_test_fails_refuses_until_it_passes(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = Grader(session)
-    with broken(monkeypatch, "exec", 3):
+    with broken(monkeypatch, "exec", 1000):
         outcome = grader.grade_code(ADD, RIGHT).result()
     assert outcome.reward is None
     assert "self-test" in outcome.detail
     assert grader.grade_code(ADD, RIGHT).result().reward == 1.0
+    grader.close()
+
+
+def test_a_self_test_with_bad_luck_does_not_lose_a_batch(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grader = Grader(session)
+    with broken(monkeypatch, "exec", 3):
+        refs = [grader.grade_code(ADD, RIGHT) for _ in range(4)]
+        assert [ref.result().reward for ref in refs] == [1.0] * 4
     grader.close()
 
 
