@@ -7,20 +7,17 @@ release to release; see the page on training.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.rewards import CodeReward
+from pytest_cwsandbox.trainers.end_tokens import without_end_tokens
 from pytest_cwsandbox.trainers.ground_truth import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
-
-# Queries are decoded with their special tokens; an answer without a fence would not parse.
-LAST_TOKENS = re.compile(r"(\s*(<\|[^<>|]*\|>|</s>|<eos>|<end_of_turn>|<pad>))+\s*\Z")
 
 _reward = CodeReward(on_infrastructure="raise")
 
@@ -48,9 +45,9 @@ def scores(
 
 
 def _answer(query: str, prompt: str) -> str:
-    _, found, answer = query.partition(prompt)
-    if not found:  # what remained would hold the prompt's own code
+    start = query.find(prompt)
+    if start < 0:  # what remained would hold the prompt's own code
         raise ConfigurationError(
             "a query does not hold its prompt: it was truncated, allow longer prompts"
         )
-    return LAST_TOKENS.sub("", answer)
+    return without_end_tokens(query[start + len(prompt) :])  # queries are decoded with them

@@ -8,6 +8,7 @@ Its managers ``prime`` and ``rate_limited`` turn every exception into 0.0: do no
 from __future__ import annotations
 
 from pytest_cwsandbox.rewards import CodeReward
+from pytest_cwsandbox.trainers.end_tokens import without_end_tokens
 from pytest_cwsandbox.trainers.ground_truth import columns_of
 
 _reward = CodeReward(on_infrastructure="raise")
@@ -26,6 +27,7 @@ def compute_score(
     ``InfrastructureError`` where the sandboxes failed.
     """
     del data_source, extra_info
-    [outcome] = _reward.outcomes([solution_str], **columns_of([ground_truth]))
+    answer = without_end_tokens(solution_str)
+    [outcome] = _reward.outcomes([answer], **columns_of([ground_truth]))
     assert outcome.reward is not None  # noqa: S101 - it would have been raised
     return outcome.reward

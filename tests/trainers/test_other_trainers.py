@@ -14,6 +14,7 @@ from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.problems import load
 from pytest_cwsandbox.rewards import CodeReward
 from pytest_cwsandbox.trainers import openrlhf, verl
+from pytest_cwsandbox.trainers.end_tokens import without_end_tokens
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -126,3 +127,58 @@ def test_openrlhf_grades_the_answer_and_not_the_prompt() -> None:
 def test_openrlhf_refuses_a_query_that_lost_its_prompt() -> None:
     with pytest.raises(ConfigurationError, match="truncated"):
         openrlhf.scores(["answer"], ["a long prompt"], [ROW])
+
+
+def test_openrlhf_takes_a_query_whose_prompt_is_empty() -> None:
+    assert openrlhf.scores([RIGHT], [""], [ROW]) == [1.0]
+
+
+ENDS = {
+    "ChatML": "<|im_end|>\n",
+    "GPT": "<|endoftext|><|endoftext|>",
+    "Llama 2": "</s><unk><unk>",
+    "Llama 3": "<|eot_id|><|end_of_text|>",
+    "Mistral": " [/INST]</s>[PAD][PAD]",
+    "padded": "[PAD][PAD]",
+    "DeepSeek": "<\uff5cend\u2581of\u2581sentence\uff5c><\uff5c\u2581pad\u2581\uff5c>",
+    "old DeepSeek": "<|EOT|>",
+    "Gemma": "<end_of_turn>\n<eos><pad>",
+    "Gemma 4": "<turn|>",
+    "CodeLlama": " <EOT>",
+    "OpenChat": "<|end_of_turn|>",
+    "InternLM": "<end_of_sentence>",
+    "BERT": "[SEP]",
+    "MiniMax": "[e~[",
+    "Seed": "<seed:eos>",
+}
+
+
+@pytest.mark.parametrize("tokens", ENDS.values(), ids=ENDS)
+def test_a_right_answer_is_right_whatever_the_tokenizer_ends_it_with(tokens: str) -> None:
+    for answer in (RIGHT, PROBLEM.reference_solution, f"<answer>{RIGHT}</answer>"):
+        assert without_end_tokens(answer + tokens) == answer.rstrip()
+    said = [PROBLEM.reference_solution + tokens, RIGHT + tokens]
+    assert openrlhf.scores([f"Solve it.{each}" for each in said], ["Solve it."] * 2, [ROW] * 2) == [
+        1.0,
+        1.0,
+    ]
+    assert verl.compute_score("mbpp", said[0], ROW) == 1.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "PAD = 0\ndef last(ids): return ids[PAD]",
+        "PAD = 0\ndef last(ids): return ids[PAD][PAD]",
+        "def last(ids, cls): return ids[cls]",
+        "def last(ids): return ids[-1] | {1}",
+        "def last(ids): return ids < '</s>'",
+        "<think>def last(ids): pass</think>",
+        "<answer>def last(ids): pass</answer>",
+        "",
+    ],
+)
+def test_code_is_not_taken_for_the_tokens_after_it(code: str) -> None:
+    assert without_end_tokens(code) == code
+    assert without_end_tokens(f"{code}</s>[PAD]") == code
+    assert without_end_tokens(f"```\n{code}\n```[PAD]") == f"```\n{code}\n```"
