@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pytest_cwsandbox.errors import ConfigurationError
-from pytest_cwsandbox.rewards.columns import problems_of, text_of
+from pytest_cwsandbox.rewards.columns import problems_of, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -70,10 +70,11 @@ def as_trl(function: Callable[..., object]) -> RewardFunction:
     async def reward(
         prompts: Sequence[object], completions: Sequence[Completion], **columns: object
     ) -> Sequence[Reward]:
-        problems = problems_of(columns, len(completions))
+        texts = texts_of(completions)
+        problems = problems_of(columns, len(texts))
         rewards = [
-            one(function, prompt, completion, problem)
-            for prompt, completion, problem in zip(prompts, completions, problems, strict=True)
+            one(function, prompt, text, problem)
+            for prompt, text, problem in zip(prompts, texts, problems, strict=True)
         ]
         return [await r if inspect.isawaitable(r) else r for r in rewards]  # type: ignore[misc]
 
@@ -81,17 +82,17 @@ def as_trl(function: Callable[..., object]) -> RewardFunction:
 
 
 def _from_trajectory(
-    function: Callable[..., object], prompt: object, completion: Completion, problem: Problem
+    function: Callable[..., object], prompt: object, completion: str, problem: Problem
 ) -> object:
     asked: list[dict[str, object]] = (
         prompt if isinstance(prompt, list) else [{"role": "user", "content": str(prompt)}]
     )
-    asked = [*asked, {"role": "assistant", "content": text_of(completion)}]
+    asked = [*asked, {"role": "assistant", "content": completion}]
     return function(Trajectory(asked, metadata=problem.to_json()))
 
 
 def _from_completion(
-    function: Callable[..., object], prompt: object, completion: Completion, problem: Problem
+    function: Callable[..., object], prompt: object, completion: str, problem: Problem
 ) -> object:
     del prompt
-    return function(text_of(completion), problem)
+    return function(completion, problem)

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Literal
 
 from pytest_cwsandbox.grading import Grader, Limits, OutputGrader
-from pytest_cwsandbox.rewards.columns import expected_outputs_of, problems_of, text_of
+from pytest_cwsandbox.rewards.columns import expected_outputs_of, problems_of, texts_of
 from pytest_cwsandbox.rewards.log import report
 from pytest_cwsandbox.rewards.session import shared_session
 from pytest_cwsandbox.rewards.versions import check_trl
@@ -92,12 +92,13 @@ class Grades:
     def _start(
         self, completions: Sequence[Completion], columns: Mapping[str, object]
     ) -> list[OperationRef[Outcome]]:
-        problems = problems_of(columns, len(completions))
-        outputs = expected_outputs_of(columns, len(completions))
+        texts = texts_of(completions)
+        problems = problems_of(columns, len(texts))
+        outputs = expected_outputs_of(columns, len(texts))
         graders = self._graders()
         return [
-            self._grade(graders, problem, output, text_of(completion))
-            for problem, output, completion in zip(problems, outputs, completions, strict=True)
+            self._grade(graders, problem, output, text)
+            for problem, output, text in zip(problems, outputs, texts, strict=True)
         ]
 
     def _grade(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.grading import ExitCodeGrader, extract_code
-from pytest_cwsandbox.rewards.columns import problems_of, text_of
+from pytest_cwsandbox.rewards.columns import problems_of, texts_of
 from pytest_cwsandbox.rewards.session import shared_session
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ def exit_code_reward(
     del prompts
     grader = ExitCodeGrader(shared_session())
     try:
-        problems = problems_of(columns, len(completions))
+        texts = texts_of(completions)
+        problems = problems_of(columns, len(texts))
         refs = []
-        for problem, completion in zip(problems, completions, strict=True):
-            code = extract_code(text_of(completion), problem.entry_point)
+        for problem, text in zip(problems, texts, strict=True):
+            code = extract_code(text, problem.entry_point)
             refs.append(None if code is None else grader.grade(program(problem, code)))
         return [0.0 if ref is None else ref.result().reward for ref in refs]
     finally:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import logging
 import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.connections import connected
-from pytest_cwsandbox.errors import BackendError
+from pytest_cwsandbox.connections import connected, ended, lost, refuse_forked
 
 if TYPE_CHECKING:
-    from cwsandbox import Session
+    from cwsandbox import SandboxDefaults, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,19 @@ class Sessions:
     judge: Session
 
 
+@dataclass(frozen=True, slots=True)
+class _Started:
+    sessions: Sessions
+    defaults: SandboxDefaults
+    open: contextlib.ExitStack
+
+
+LOG = logging.getLogger(__name__)
+
+Key = tuple[BackendOptions, tuple[str, ...]]
+
 _lock = threading.Lock()
-_sessions: dict[tuple[BackendOptions, tuple[str, ...]], Sessions] = {}
-_open = contextlib.ExitStack()
-_forked = False
+_started: dict[Key, _Started] = {}
 
 
 def shared_session(options: BackendOptions | None = None, tags: tuple[str, ...] = ()) -> Session:
@@ -40,58 +49,53 @@ def shared_session(options: BackendOptions | None = None, tags: tuple[str, ...] 
 def shared_sessions(options: BackendOptions | None = None, tags: tuple[str, ...] = ()) -> Sessions:
     """This process's sessions for a backend, with these tags; raises ``BackendError``.
 
-    Without an account it starts the local runner, which ends with the process. Ranks that are
-    started, as ``accelerate launch`` does, have their own. A process forked after the first use has
-    none: the SDK's threads and connections do not survive a fork.
+    Without an account it starts the local runner, which ends with the process; where it ended
+    before, a new one is started, with new sessions. Ranks that are started, as ``accelerate
+    launch`` does, have their own. A process forked after the first use has none: the SDK's threads
+    and connections do not survive a fork.
     """
-    if _forked:
-        raise BackendError(
-            "this process was forked from one that already used sandboxes, and cannot use them: "
-            "start processes by spawn, or fork before the first reward is computed"
-        )
+    refuse_forked()
     key = (options or BackendOptions(), tags)
     with _lock:
-        if not _sessions:
+        if not _started:
             atexit.register(close)
-        if key not in _sessions:
-            _sessions[key] = _start(*key)
-        return _sessions[key]
+        if key in _started and lost(_started[key].defaults):
+            LOG.warning("the local runner has ended: another is started")
+            _started.pop(key).open.close()
+        if key not in _started:
+            _started[key] = _start(*key)
+        return _started[key].sessions
 
 
-def _start(options: BackendOptions, tags: tuple[str, ...]) -> Sessions:
+def _start(options: BackendOptions, tags: tuple[str, ...]) -> _Started:
     from pytest_cwsandbox.sessions import agent_session, judge_session
 
-    defaults = _open.enter_context(connected(options, sandbox_tags=tags))
-    agents = _open.enter_context(agent_session(defaults))
-    return Sessions(agents, _open.enter_context(judge_session(agents)))
+    with contextlib.ExitStack() as stack:
+        defaults = stack.enter_context(connected(options, sandbox_tags=tags))
+        agents = stack.enter_context(ended(agent_session(defaults)))
+        judge = stack.enter_context(ended(judge_session(agents)))
+        return _Started(Sessions(agents, judge), defaults, stack.pop_all())
 
 
 def close() -> None:
     """End this process's sessions; a later need starts new ones."""
-    with _lock:
-        _sessions.clear()
-        _open.close()
+    with _lock, contextlib.ExitStack() as all_of_them:
+        for started in _started.values():
+            all_of_them.push(started.open)
+        _started.clear()
         atexit.unregister(close)
 
 
 def _after_fork() -> None:
-    """Leave the parent's sessions to the parent: the child must neither use nor end them.
-
-    To end them, as the SDK does at exit too, is to wait for a thread that only the parent has.
-    """
-    global _lock, _open, _forked  # noqa: PLW0603 - they are this process's, and it is a new one
+    """Leave the parent's sessions to the parent: the child must neither use nor end them."""
+    global _lock, _started  # noqa: PLW0603 - they are this process's, and it is a new one
     _lock = threading.Lock()
-    if not _sessions:
+    if not _started:
         return
-    from cwsandbox import _cleanup
-
-    _forked = True
-    _sessions.clear()
     # What is never freed is never finalised, which would run the ends of the blocks in it.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_open))
-    _open = contextlib.ExitStack()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_started))
+    _started = {}
     atexit.unregister(close)
-    atexit.unregister(_cleanup._cleanup)  # noqa: SLF001 - the SDK offers no other way
 
 
 os.register_at_fork(after_in_child=_after_fork)

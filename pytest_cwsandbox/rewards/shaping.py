@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_cwsandbox.errors import ConfigurationError
-from pytest_cwsandbox.rewards.columns import text_of
+from pytest_cwsandbox.rewards.columns import content_of, listed, messages_of, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -40,7 +40,7 @@ def format_reward(
 ) -> list[float]:
     """1.0 where the answer stands in a closed ``<answer>`` or code fence, else 0.0."""
     del prompts, columns
-    return [float(_is_marked(text_of(completion))) for completion in completions]
+    return [float(_is_marked(text)) for text in texts_of(completions)]
 
 
 def tool_use_reward(
@@ -52,7 +52,7 @@ def tool_use_reward(
     left with another exit code than 0.
     """
     del prompts, columns
-    return [float(any(map(_succeeded, _tool_results(done)))) for done in completions]
+    return [float(any(map(_succeeded, _tool_results(done)))) for done in listed(completions)]
 
 
 class LengthPenalty:
@@ -75,7 +75,7 @@ class LengthPenalty:
         self, prompts: Sequence[object], completions: Sequence[Completion], **columns: object
     ) -> list[float]:
         del prompts, columns
-        return [self._penalty(_written(completion)) for completion in completions]
+        return [self._penalty(_written(completion)) for completion in listed(completions)]
 
     def _penalty(self, characters: int) -> float:
         over = (characters - self._free) / (self._limit - self._free)
@@ -158,23 +158,23 @@ def _is_marked(text: str) -> bool:
     return len(fenced) > 2 and bool(fenced[-2].strip())
 
 
-def _tool_results(completion: Completion) -> list[str]:
-    if isinstance(completion, str):
-        return []
-    return [str(message.get("content")) for message in completion if message.get("role") == "tool"]
+def _tool_results(completion: object) -> list[str]:
+    return [
+        content_of(message) for message in messages_of(completion) if message.get("role") == "tool"
+    ]
 
 
 def _succeeded(result: str) -> bool:
     return not FAILED.match(result)
 
 
-def _written(completion: Completion) -> int:
+def _written(completion: object) -> int:
     if isinstance(completion, str):
         return len(completion)
     return sum(
-        len(text_of([message]))
+        len(content_of(message))
         + len(str(message.get("reasoning_content") or ""))
         + len(str(message.get("tool_calls") or ""))
-        for message in completion
+        for message in messages_of(completion)
         if message.get("role", "assistant") == "assistant"
     )
