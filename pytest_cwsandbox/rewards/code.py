@@ -7,6 +7,8 @@ import itertools
 import threading
 from typing import TYPE_CHECKING, Literal
 
+from pytest_cwsandbox.backend import BackendOptions
+from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.grading import Grader, Limits, OutputGrader
 from pytest_cwsandbox.rewards.columns import expected_outputs_of, problems_of, texts_of
 from pytest_cwsandbox.rewards.log import report
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
     from cwsandbox import OperationRef, Session
 
-    from pytest_cwsandbox.backend import BackendOptions
     from pytest_cwsandbox.outcome import Outcome
     from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.rewards.columns import Completion
@@ -55,12 +56,20 @@ class Grades:
         concurrency: int = 32,
         on_infrastructure: Literal["none", "raise"] = "none",
         backend: BackendOptions | None = None,
-        tags: tuple[str, ...] = (),
+        tags: Sequence[str] = (),
     ) -> None:
         if on_infrastructure not in {"none", "raise"}:
             raise ValueError(
                 f'on_infrastructure must be "none" or "raise", not {on_infrastructure!r}'
             )
+        _check_count("retries", retries, at_least=0)
+        _check_count("concurrency", concurrency, at_least=1)
+        if not isinstance(backend, BackendOptions | None):
+            raise ConfigurationError(
+                f'backend must be BackendOptions, such as BackendOptions("local"), got {backend!r}'
+            )
+        if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+            raise ConfigurationError(f"tags must be a tuple of strings, got {tags!r}")
         self.__name__ = self._name  # what trainers log the reward as
         self._held_out = held_out
         self._limits = limits
@@ -68,7 +77,7 @@ class Grades:
         self._concurrency = concurrency
         self._on_infrastructure = on_infrastructure
         self._backend = backend
-        self._tags = tags
+        self._tags = tuple(tags)
         self._lock = threading.Lock()
         self._calls = itertools.count(1)
         self._used: tuple[Session, Graders] | None = None
@@ -203,6 +212,11 @@ class FractionReward(CodeReward):
         if outcome.reward is None or not outcome.asserts:
             return outcome.reward
         return outcome.passed_asserts / outcome.asserts
+
+
+def _check_count(name: str, value: object, *, at_least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+        raise ConfigurationError(f"{name} must be a whole number from {at_least}, got {value!r}")
 
 
 def _read(row: Mapping[str, object]) -> tuple[Problem, str | None]:

@@ -189,6 +189,28 @@ def test_failing_sandboxes_earn_none_or_raise_as_asked() -> None:
         session.close()
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("concurrency", 0),
+        ("concurrency", 1.5),
+        ("retries", -1),
+        ("retries", None),
+        ("tags", "abc"),
+        ("tags", [1]),
+        ("tags", None),
+        ("backend", "local"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_at_once(setting: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^{setting} must be .*, got "):
+        CodeReward(**{setting: value})
+
+
+def test_tags_may_be_a_list() -> None:
+    assert graded(CodeReward(backend=LOCAL, tags=["one", "two"]), [RIGHT]) == [1.0]
+
+
 def test_it_goes_on_after_its_session_was_closed() -> None:
     reward = CodeReward(backend=LOCAL)
     assert graded(reward, [RIGHT]) == [1.0]
