@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.grading import ExitCodeGrader, extract_code
+from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.rewards.columns import problems_of, texts_of
+from pytest_cwsandbox.rewards.log import warn_of_losses
 from pytest_cwsandbox.rewards.session import shared_session
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.rewards.columns import Completion
+
+NO_CODE = Outcome(Verdict.NO_CODE)
 
 
 def exit_code_reward(
@@ -33,7 +37,9 @@ def exit_code_reward(
         for problem, text in zip(problems, texts, strict=True):
             code = extract_code(text, problem.entry_point)
             refs.append(None if code is None else grader.grade(program(problem, code)))
-        return [0.0 if ref is None else ref.result().reward for ref in refs]
+        outcomes = [NO_CODE if ref is None else ref.result() for ref in refs]
+        warn_of_losses("exit_code_reward", outcomes)
+        return [outcome.reward for outcome in outcomes]
     finally:
         grader.close()
 

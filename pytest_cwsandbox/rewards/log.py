@@ -20,6 +20,7 @@ def report(
 ) -> None:
     """Log one line, and give the numbers to TRL's ``log_metric`` and ``log_extra`` if passed."""
     LOGGER.info("Reward call %d: %s", call, summary(outcomes))
+    warn_of_losses(name, outcomes)
     log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
     if callable(log_metric) and outcomes:
         for metric, value in metrics(outcomes).items():
@@ -27,6 +28,19 @@ def report(
     if callable(log_extra):
         log_extra(f"{name}/verdict", [outcome.verdict.value for outcome in outcomes])
         log_extra(f"{name}/detail", [outcome.detail for outcome in outcomes])
+
+
+def warn_of_losses(name: str, outcomes: Sequence[Outcome]) -> None:
+    """Say why there are rewards missing, where logging is not set up too."""
+    lost = [each.detail for each in outcomes if each.verdict is Verdict.INFRASTRUCTURE_ERROR]
+    if lost:
+        LOGGER.warning(
+            "%s: %d of %d rewards lost to infrastructure, the last because: %s",
+            name,
+            len(lost),
+            len(outcomes),
+            lost[-1] or "unknown",
+        )
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

@@ -159,14 +159,20 @@ def _try_out(reward: CodeReward, dataset: list[Row]) -> None:
     if row is None:
         raise OneLine("no problem has a reference_solution, so there is nothing to try out")
     answers = [f"<answer>\n{code}\n</answer>" for code in (row["reference_solution"], WRONG)]
-    right, wrong = reward(
+    said: dict[str, list[str]] = {}
+    rewards = reward(
         [row["prompt"]] * 2,
         [[{"role": "assistant", "content": answer}] for answer in answers],
+        log_extra=said.__setitem__,
         **columns([row, row]),
     )
+    right, wrong = rewards
     click.echo(f"Problem {row['task_id']}: right answer {right}, wrong answer {wrong}")
     if None in {right, wrong}:
-        click.echo("The sandboxes failed: nothing can be said about the reward.", err=True)
+        reason = said["code_reward/detail"][rewards.index(None)]
+        click.echo(
+            f"The sandboxes failed, nothing can be said about the reward: {reason}", err=True
+        )
         sys.exit(75)
     if (right, wrong) != (1.0, 0.0):
         raise OneLine("the reward does not tell a right answer from a wrong one")
