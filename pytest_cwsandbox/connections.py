@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pytest_cwsandbox import backend, runner, tags
 from pytest_cwsandbox.backend import BackendOptions
+from pytest_cwsandbox.errors import BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,16 +42,39 @@ class _Connection:
 
     folder: Path
     reached: Backend
+    started: bool  # a runner of its own
+    owner: int
     users: int = 1
+    over: bool = False
 
     def end(self) -> None:
+        if self.over or self.owner != os.getpid():
+            return
+        self.over = True
         self.reached.restore()
         runner.stop(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def lost(self) -> bool:
+        """Whether the runner that was started for it has ended."""
+        if not self.started or self.over:
+            return self.over
+        parts = urlsplit(self.reached.base_url)
+        try:
+            socket.create_connection(
+                (parts.hostname, parts.port), timeout=runner.REACH_SECONDS
+            ).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # too busy to answer is not gone
+            return False
+        return False
+
 
 _lock = threading.Lock()
 _connections: dict[Key, _Connection] = {}
+_used = False
+_forked = False
 
 
 @contextlib.contextmanager
@@ -61,8 +88,10 @@ def connected(
 
     The local runner starts with the first of a process that needs it and ends with the last.
     ``faults`` are injected by a runner of its own, as its ``--fault`` takes them; ``sandbox_tags``
-    replace the usual ones. Raises ``BackendError``.
+    replace the usual ones. Raises ``BackendError``, also in a process that was forked after the
+    first use: the SDK's threads and connections do not survive a fork.
     """
+    refuse_forked()
     options = options or BackendOptions()
     own = tags.sandbox_tags(run=f"cwsandbox-{secrets.token_hex(8)}", worker="main")
     with _alone(options, faults) if faults else _together(options) as reached:
@@ -85,6 +114,9 @@ def _alone(options: BackendOptions, faults: Sequence[str]) -> Iterator[Backend]:
 def _together(options: BackendOptions) -> Iterator[Backend]:
     key = (options.choose(os.environ), options.base_url, options.auth)
     with _lock:
+        if key in _connections and _connections[key].lost():
+            # First, since the environment leads to it. Its users find that it failed.
+            _connections.pop(key).end()
         if key in _connections:
             _connections[key].users += 1
         else:
@@ -96,8 +128,18 @@ def _together(options: BackendOptions) -> Iterator[Backend]:
         with _lock:
             connection.users -= 1
             if not connection.users:
-                del _connections[key]
+                if _connections.get(key) is connection:
+                    del _connections[key]
                 connection.end()
+
+
+def lost(defaults: SandboxDefaults) -> bool:
+    """Whether the local runner that this process started for these sandboxes has ended."""
+    with _lock:
+        return all(
+            connection.reached.base_url != defaults.base_url or connection.lost()
+            for connection in _connections.values()
+        )
 
 
 def _with_image(reached: Backend, options: BackendOptions) -> Backend:
@@ -115,25 +157,31 @@ def _connect(options: BackendOptions, faults: Sequence[str] = ()) -> _Connection
     # Made only if a runner is started here, which removes it whatever ends this process.
     folder = Path(tempfile.gettempdir(), f"cwsandbox-grade-{secrets.token_hex(8)}")
     try:
-        return _Connection(
-            folder, backend.connect(options, folder, lifeline=os.getpid(), faults=faults)
-        )
+        reached = backend.connect(options, folder, lifeline=os.getpid(), faults=faults)
     except BaseException:
         runner.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    global _used  # noqa: PLW0603 - the process's
+    _used = True
+    return _Connection(folder, reached, started=folder.exists(), owner=os.getpid())
 
 
 @contextlib.contextmanager
 def ended(session: Session) -> Iterator[Session]:
-    """The session, closed at the end; what cannot be removed must not cost the results."""
+    """The session, closed at the end; what cannot be removed must not cost the results.
+
+    A fork leaves it to its parent.
+    """
     from cwsandbox import CWSandboxError
 
+    owner = os.getpid()
     try:
         yield session
     finally:
         try:
-            session.close().result()
+            if os.getpid() == owner:
+                session.close().result()
         except CWSandboxError as error:
             LOG.warning("sandboxes were not removed: %s", " ".join(str(error).split()))
 
@@ -153,3 +201,31 @@ def grading_session(
         ended(Session(defaults, report_to=[])) as session,
     ):
         yield session
+
+
+def refuse_forked() -> None:
+    """Raise ``BackendError`` in a process forked from one that had used sandboxes."""
+    if _forked:
+        raise BackendError(
+            "this process was forked from one that already used sandboxes, and cannot use them: "
+            "start processes by spawn, or fork before the first sandbox or reward is needed"
+        )
+
+
+def _after_fork() -> None:
+    """Leave the parent's connections to the parent: the child must neither use nor end them.
+
+    To end sandboxes, as the SDK does at exit, is to wait for a thread that only the parent has.
+    """
+    global _lock, _forked  # noqa: PLW0603 - they are this process's, and it is a new one
+    _lock = threading.Lock()
+    if not _used:
+        return
+    from cwsandbox import _cleanup
+
+    _forked = True
+    _connections.clear()
+    atexit.unregister(_cleanup._cleanup)  # noqa: SLF001 - the SDK offers no other way
+
+
+os.register_at_fork(after_in_child=_after_fork)

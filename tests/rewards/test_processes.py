@@ -29,6 +29,19 @@ def child_says():
 """
 
 
+RUNNERS = """
+import signal
+from pathlib import Path
+
+def runners():
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [
+        int(child) for child in children
+        if b"pytest_cwsandbox.local" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\\0")
+    ]
+"""
+
+
 def run(program: str) -> list[str]:
     with subprocess.Popen(
         [sys.executable, "-c", BEGINNING + textwrap.dedent(program)],
@@ -85,3 +98,48 @@ def test_children_forked_before_the_first_reward_grade_each_for_itself() -> None
         print(child_says())
     """)
     assert sorted(lines) == ["0", "child [1.0]", "parent [1.0]"]
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM"])
+def test_a_local_runner_that_died_is_replaced_at_the_next_reward(how: str) -> None:
+    lines = run(f"""
+        {textwrap.indent(RUNNERS, " " * 8).strip()}
+        other = CodeReward(backend=BackendOptions("local"), tags=("other",))
+        def both():
+            columns = {{"test_list": [["assert double(2) == 4"]]}}
+            said = ["<answer>def double(n): return 2 * n</answer>"]
+            return grade() + other(["p"], said, **columns)
+        before = dict(os.environ)
+        print(both())
+        [first] = runners()
+        os.kill(first, signal.{how})
+        os.waitpid(first, 0)
+        print(both())
+        [second] = runners()
+        print(both(), runners() == [second] != [first])
+        from pytest_cwsandbox.rewards import session
+        session.close()
+        print({{**os.environ}} == before)
+    """)
+    assert lines == ["[1.0, 1.0]", "[1.0, 1.0]", "[1.0, 1.0] True", "True"]
+
+
+def test_a_child_forked_inside_a_block_is_told_what_to_do_and_ends_nothing() -> None:
+    lines = run("""
+        from pytest_cwsandbox.connections import connected, grading_session
+        from pytest_cwsandbox.errors import BackendError
+        LOCAL = BackendOptions("local")
+        with grading_session(LOCAL) as session:
+            session.sandbox().wait()
+            child = os.fork()
+            if child == 0:
+                for use in (grade, connected(LOCAL).__enter__):
+                    try:
+                        use()
+                    except BackendError as error:
+                        print(error, flush=True)
+                sys.exit(7)
+            print(child_says(), session.sandbox().wait().status.value)
+    """)
+    assert all("cannot use them: start processes by spawn" in line for line in lines[:2])
+    assert lines[2:] == ["7 running"]
