@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pytest_cwsandbox import runner
 from pytest_cwsandbox.errors import BackendError, InfrastructureError
@@ -37,6 +37,15 @@ class BackendOptions:
     auth: str = ""
     base_url: str = ""
     image: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("backend", self.backend, ("auto", *get_args(Kind))),
+            ("auth", self.auth, ("", "api-key", "wandb")),
+        ):
+            if value not in known:
+                choices = ", ".join(repr(each) for each in known)
+                raise BackendError(f"{name} must be one of {choices}, not {value!r}")
 
     def choose(self, environ: Mapping[str, str]) -> Kind:
         """Hosted when asked for, or when there are credentials, an address or wandb; else local.

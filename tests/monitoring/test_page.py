@@ -58,3 +58,10 @@ def test_its_metrics_are_those_that_there_are() -> None:
     table = PAGE.split("| metric | |")[1].split("\n\n")[0]
     shown = set(re.findall(r"`(?:rollout/)?([a-z0-9_]+)(?:/NAME)?`", table))
     assert {name.partition("/")[0] for name in names} <= shown
+
+
+def test_what_it_imports_of_ours_is_there() -> None:
+    lines = re.findall(r"^from pytest_cwsandbox.*$", "\n".join(blocks("python")), re.MULTILINE)
+    assert lines
+    for line in lines:
+        exec(line, {})  # noqa: S102 - the page's own text
