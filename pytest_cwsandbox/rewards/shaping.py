@@ -32,7 +32,7 @@ class RewardFunction(Protocol):
     ) -> Rewards | Awaitable[Rewards]: ...
 
 
-FAILED = re.compile(r"(Error: |exit=(?!0\n)|\{'error': )")  # the last is TRL's own
+SUCCEEDED = re.compile(r"exit=0(?!\S)|File written successfully")
 
 
 def format_reward(
@@ -48,8 +48,8 @@ def tool_use_reward(
 ) -> list[float]:
     """1.0 where at least one tool call of the conversation succeeded, else 0.0.
 
-    More calls earn no more. A call succeeded if its result is neither an error nor a program that
-    left with another exit code than 0.
+    More calls earn no more. A call succeeded if its result begins with ``exit=0``, as of a program
+    that ran, or says that a file was written; to submit is no use of a tool.
     """
     del prompts, columns
     return [float(any(map(_succeeded, _tool_results(done)))) for done in listed(completions)]
@@ -165,7 +165,7 @@ def _tool_results(completion: object) -> list[str]:
 
 
 def _succeeded(result: str) -> bool:
-    return not FAILED.match(result)
+    return SUCCEEDED.match(result.strip()) is not None
 
 
 def _written(completion: object) -> int:

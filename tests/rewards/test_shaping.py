@@ -19,7 +19,7 @@ def said(text: str) -> dict[str, object]:
     return {"role": "assistant", "content": text}
 
 
-def result(text: str) -> dict[str, object]:
+def result(text: object) -> dict[str, object]:
     return {"role": "tool", "name": "execute_code", "content": text}
 
 
@@ -56,11 +56,25 @@ def test_the_format_reward_is_quick_with_hostile_text(text: str) -> None:
         (["exit=1\n"], 0.0),
         (["Error: command timed out"], 0.0),
         (["{'error': 'Tool python not found.'}"], 0.0),
+        (["exit=0"], 1.0),
+        ([" exit=0\n"], 1.0),
+        (["File written successfully"], 1.0),
+        ([[{"type": "text", "text": "exit=0\n"}]], 1.0),
+        ([[{"type": "text", "text": "exit=1\n"}]], 0.0),
+        ([[{"type": "text", "text": "Error: x"}]], 0.0),
+        (["exit=01\n"], 0.0),
+        (["stdout: exit=0\n"], 0.0),
+        ([" Error: x"], 0.0),
+        (['{"error": "x"}'], 0.0),
+        (["Traceback (most recent call last):"], 0.0),
+        (["Submitted."], 0.0),
+        ([None], 0.0),
+        ([""], 0.0),
         ([], 0.0),
     ],
 )
 def test_one_successful_tool_call_earns_all_that_tool_use_can(
-    results: list[str], reward: float
+    results: list[object], reward: float
 ) -> None:
     conversation = [said(""), *(result(text) for text in results), said("done")]
     assert tool_use_reward(["p"], [conversation]) == [reward]
