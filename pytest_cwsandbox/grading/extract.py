@@ -22,22 +22,45 @@ def extract_code(completion: str, entry_point: str) -> str | None:
     point. A tag or fence may be left open: the token limit cut it. A draft inside ``<think>`` is no
     answer.
     """
-    text = THOUGHT_END.split(normalise(completion))[-1]
-    answers = [block for answer in _answers(text) for block in _fenced(answer) or [answer]]
-    blocks = [textwrap.dedent(block) for block in _fenced(text) + answers if block.strip()]
+    text = _answering(completion)
+    blocks = _blocks(text)
     if not blocks:
         return text if _defines(text, entry_point) else None
     # max() keeps the first of equals, and the last block is the one that counts.
     return max(reversed(blocks), key=lambda block: _defines(block, entry_point))
 
 
-def _answers(text: str) -> list[str]:
+def is_closed(completion: str) -> bool:
+    """Whether the code that a completion answers with stands in a tag or fence that is closed."""
+    code = extract_code(completion, "")
+    return code is not None and code in _blocks(_answering(completion), closed=True)
+
+
+def _answering(completion: str) -> str:
+    """What follows the thoughts."""
+    return THOUGHT_END.split(normalise(completion))[-1]
+
+
+def _blocks(text: str, *, closed: bool = False) -> list[str]:
+    """Fenced blocks, then those in ``<answer>``; with ``closed`` none that is left open."""
+    answers = [
+        block for answer in _answers(text, closed=closed) for block in _fenced(answer) or [answer]
+    ]
+    blocks = _fenced(text, closed=closed) + answers
+    return [textwrap.dedent(block) for block in blocks if block.strip()]
+
+
+def _answers(text: str, *, closed: bool) -> list[str]:
     """What follows each ``<answer>``, up to the next tag."""
-    _, *parts = TAG.split(text)
-    return [part for tag, part in zip(parts[::2], parts[1::2], strict=True) if tag[1] != "/"]
+    _, *parts = [*TAG.split(text), ""]
+    return [
+        inside
+        for tag, inside, following in zip(parts[:-1:2], parts[1::2], parts[2::2], strict=True)
+        if tag[1] != "/" and (following[1:2] == "/" or not closed)
+    ]
 
 
-def _fenced(text: str) -> list[str]:
+def _fenced(text: str, *, closed: bool = False) -> list[str]:
     """Fenced blocks. A fence may open after prose and close after code on its line.
 
     As in Markdown, a deeper fence does not close a block: it stands in a docstring.
@@ -57,7 +80,7 @@ def _fenced(text: str) -> list[str]:
             continue
         blocks.append("".join(f"{kept}\n" for kept in [*lines, *rest.splitlines()]))
         fence, lines = "", []
-    return [*blocks, "\n".join(lines)] if fence else blocks
+    return [*blocks, "\n".join(lines)] if fence and not closed else blocks
 
 
 def _indent(line: str) -> int:

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_cwsandbox.errors import ConfigurationError
+from pytest_cwsandbox.grading.extract import is_closed
 from pytest_cwsandbox.rewards.columns import content_of, listed, messages_of, texts_of
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ SUCCEEDED = re.compile(r"exit=0(?!\S)|File written successfully")
 def format_reward(
     prompts: Sequence[object], completions: Sequence[Completion], **columns: object
 ) -> list[float]:
-    """1.0 where the answer stands in a closed ``<answer>`` or code fence, else 0.0."""
+    """1.0 where the code that counts stands in a closed ``<answer>`` or code fence, else 0.0."""
     del prompts, columns
-    return [float(_is_marked(text)) for text in texts_of(completions)]
+    return [float(is_closed(text)) for text in texts_of(completions)]
 
 
 def tool_use_reward(
@@ -147,15 +148,6 @@ def _mean(row: Sequence[float | None], weights: Sequence[float]) -> float | None
         return None
     mean = math.fsum(w * reward for w, reward in zip(weights, rewards, strict=True))
     return min(max(mean, -1.0), 1.0)
-
-
-def _is_marked(text: str) -> bool:
-    _, _, answer = text.rpartition("<answer>")
-    answer, closed, _ = answer.partition("</answer>")
-    if closed and "<answer>" in text and answer.strip():
-        return True
-    fenced = text.split("```")
-    return len(fenced) > 2 and bool(fenced[-2].strip())
 
 
 def _tool_results(completion: object) -> list[str]:

@@ -34,13 +34,26 @@ def result(text: object) -> dict[str, object]:
         ("<answer> </answer>", 0.0),
         ("</answer>pass<answer>", 0.0),
         ("", 0.0),
+        ("<ANSWER>x = 1</ANSWER>", 1.0),
+        ('<answer lang="python">x = 1</answer>', 1.0),
+        ("~~~python\nx = 1\n~~~", 1.0),
+        ("<answer>x = 1</answer> and <answer>", 1.0),
+        ("<answer>x = 1</answer><answer></answer>", 1.0),
+        ("<answer>```python\nx = 1\n```</answer>", 1.0),
+        ("<answer>```python\nx = 1</answer>", 1.0),
+        ("<think><answer>x = 1</answer></think>", 0.0),
+        ("<think>```\nx = 1\n```</think>I do not know", 0.0),
+        ("```\n```\nI refuse\n```", 0.0),
+        ("see ``` x ``` there", 0.0),
+        ("```\nx = 1\n```\nor rather\n```\nx = 2", 0.0),
+        ("def f(): pass", 0.0),
     ],
 )
 def test_the_format_reward_wants_a_closed_answer(text: str, reward: float) -> None:
     assert format_reward(["p"] * 2, [text, [said(text)]]) == [reward, reward]
 
 
-@pytest.mark.parametrize("text", ["<answer>" * 200_000, "```\n" * 200_001, "</answer>" * 200_000])
+@pytest.mark.parametrize("text", ["<answer>" * 100_000, "```\n" * 100_001, "</answer>" * 100_000])
 def test_the_format_reward_is_quick_with_hostile_text(text: str) -> None:
     started = time.process_time()
     format_reward(["p"], [text])
