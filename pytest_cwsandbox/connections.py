@@ -73,6 +73,7 @@ class _Connection:
 
 _lock = threading.Lock()
 _connections: dict[Key, _Connection] = {}
+_lost: set[str] = set()  # addresses of runners that others have replaced
 _used = False
 _forked = False
 
@@ -116,7 +117,9 @@ def _together(options: BackendOptions) -> Iterator[Backend]:
     with _lock:
         if key in _connections and _connections[key].lost():
             # First, since the environment leads to it. Its users find that it failed.
-            _connections.pop(key).end()
+            dead = _connections.pop(key)
+            _lost.add(dead.reached.base_url)
+            dead.end()
         if key in _connections:
             _connections[key].users += 1
         else:
@@ -135,9 +138,10 @@ def _together(options: BackendOptions) -> Iterator[Backend]:
 
 def lost(defaults: SandboxDefaults) -> bool:
     """Whether the local runner that this process started for these sandboxes has ended."""
+    address = str(defaults.base_url)
     with _lock:
-        return all(
-            connection.reached.base_url != defaults.base_url or connection.lost()
+        return address in _lost or any(
+            connection.reached.base_url == address and connection.lost()
             for connection in _connections.values()
         )
 
@@ -164,14 +168,16 @@ def _connect(options: BackendOptions, faults: Sequence[str] = ()) -> _Connection
         raise
     global _used  # noqa: PLW0603 - the process's
     _used = True
+    _lost.discard(reached.base_url)
     return _Connection(folder, reached, started=folder.exists(), owner=os.getpid())
 
 
 @contextlib.contextmanager
-def ended(session: Session) -> Iterator[Session]:
+def ended(session: Session, defaults: SandboxDefaults | None = None) -> Iterator[Session]:
     """The session, closed at the end; what cannot be removed must not cost the results.
 
-    A fork leaves it to its parent.
+    A fork leaves it to its parent. Where the runner of its ``defaults`` has died, its sandboxes
+    have too, and nobody waits for them.
     """
     from cwsandbox import CWSandboxError
 
@@ -180,8 +186,9 @@ def ended(session: Session) -> Iterator[Session]:
         yield session
     finally:
         try:
-            if os.getpid() == owner:
-                session.close().result()
+            closing = session.close() if os.getpid() == owner else None
+            if closing and not (defaults and lost(defaults)):
+                closing.result()
         except CWSandboxError as error:
             LOG.warning("sandboxes were not removed: %s", " ".join(str(error).split()))
 
@@ -198,7 +205,7 @@ def grading_session(
 
     with (
         connected(options, faults=faults, sandbox_tags=sandbox_tags) as defaults,
-        ended(Session(defaults, report_to=[])) as session,
+        ended(Session(defaults, report_to=[]), defaults) as session,
     ):
         yield session
 

@@ -72,8 +72,8 @@ def _start(options: BackendOptions, tags: tuple[str, ...]) -> _Started:
 
     with contextlib.ExitStack() as stack:
         defaults = stack.enter_context(connected(options, sandbox_tags=tags))
-        agents = stack.enter_context(ended(agent_session(defaults)))
-        judge = stack.enter_context(ended(judge_session(agents)))
+        agents = stack.enter_context(ended(agent_session(defaults), defaults))
+        judge = stack.enter_context(ended(judge_session(agents), defaults))
         return _Started(Sessions(agents, judge), defaults, stack.pop_all())
 
 
