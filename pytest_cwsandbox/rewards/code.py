@@ -37,8 +37,8 @@ class Grades:
     ``held_out`` adds a problem's ``challenge_test_list`` to its asserts, where it has one. ``tags``
     replace the usual ones of the sandboxes.
 
-    A row without ``test_list`` is graded by ``expected_output``: what its program prints. That is
-    weaker than asserts, since a program may print a constant.
+    A row without asserts, held-out ones counted if asked for, is graded by ``expected_output``:
+    what its program prints. That is weaker than asserts, since a program may print a constant.
 
     Safe to use from several threads, and in every process of a training run that was not forked
     from one that had used it.
@@ -89,7 +89,7 @@ class Grades:
     def check(self, row: Mapping[str, object]) -> None:
         """Raise ``ConfigurationError`` for a row of the dataset that cannot be graded."""
         problem, output = _read(row)
-        if output is None or problem.test_list:
+        if self._output(problem, output) is None:
             self._graders()[0].check(problem, held_out=self._held_out)
 
     def grade(
@@ -120,10 +120,22 @@ class Grades:
         is_code: bool = False,
     ) -> OperationRef[Outcome]:
         by_asserts, by_output = graders
-        if output is None or problem.test_list:
+        output = self._output(problem, output)
+        if output is None:
             grade = by_asserts.grade_code if is_code else by_asserts.grade
             return grade(problem, text, held_out=self._held_out)
         return (by_output.grade_code if is_code else by_output.grade)(text, output)
+
+    def _output(self, problem: Problem, output: str | None) -> str | None:
+        """What the program should print; None where there are asserts, which say more."""
+        if problem.test_list or (self._held_out and problem.challenge_test_list):
+            return None
+        if output is not None and not output.strip():
+            raise ConfigurationError(
+                f"problem {problem.task_id}: there are no asserts, and expected_output is empty, "
+                "which a program that does nothing prints: add asserts or output"
+            )
+        return output
 
     def _graders(self) -> Graders:
         """Those of the process's session; new ones where it was closed in between."""

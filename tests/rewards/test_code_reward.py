@@ -112,6 +112,37 @@ def test_asserts_win_over_an_expected_output() -> None:
     assert graded(CodeReward(backend=LOCAL), [printed], expected_output=["5050"]) == [0.0]
 
 
+@pytest.mark.parametrize(
+    ("held_out", "rewards"), [(True, [1.0, 0.0, 0.0]), (False, [0.0, 0.0, 1.0])]
+)
+def test_held_out_asserts_win_over_an_expected_output_where_they_count(
+    held_out: bool,  # noqa: FBT001 - a parameter of the test
+    rewards: list[float],
+) -> None:
+    completions = [RIGHT, WRONG, "<answer>print(5050)</answer>"]
+    columns: dict[str, object] = {
+        "test_list": [[]] * 3,
+        "challenge_test_list": [["assert double(7) == 14"]] * 3,
+        "expected_output": ["5050"] * 3,
+    }
+    assert graded(CodeReward(backend=LOCAL, held_out=held_out), completions, **columns) == rewards
+
+
+@pytest.mark.parametrize("output", ["", " \n"])
+def test_an_empty_output_is_no_gift_for_a_program_that_does_nothing(output: str) -> None:
+    row = {"task_id": "a", "test_list": [], "expected_output": output}
+    with pytest.raises(ConfigurationError, match="problem a: there are no asserts, and expected_"):
+        CodeReward(backend=LOCAL).check(row)
+    with pytest.raises(ConfigurationError, match="problem 0: there are no asserts, and expected_"):
+        graded(
+            CodeReward(backend=LOCAL),
+            ["<answer>pass</answer>"],
+            expected_output=[output],
+            test_list=None,
+        )
+    assert graded(CodeReward(backend=LOCAL), [RIGHT], expected_output=[output]) == [1.0]
+
+
 def test_a_dataset_without_either_column_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r'"test_list".*"expected_output"'):
         CodeReward(backend=LOCAL)(["p"], [RIGHT])
