@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 LIFETIME_SECONDS = 3600.0
+FOLDER = "cwsandbox-grade-"
 LOG = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]
@@ -159,7 +160,7 @@ def _with_image(reached: Backend, options: BackendOptions) -> Backend:
 
 def _connect(options: BackendOptions, faults: Sequence[str] = ()) -> _Connection:
     # Made only if a runner is started here, which removes it whatever ends this process.
-    folder = Path(tempfile.gettempdir(), f"cwsandbox-grade-{secrets.token_hex(8)}")
+    folder = Path(tempfile.gettempdir(), f"{FOLDER}{secrets.token_hex(8)}")
     try:
         reached = backend.connect(options, folder, lifeline=os.getpid(), faults=faults)
     except BaseException:
@@ -170,6 +171,20 @@ def _connect(options: BackendOptions, faults: Sequence[str] = ()) -> _Connection
     _used = True
     _lost.discard(reached.base_url)
     return _Connection(folder, reached, started=folder.exists(), owner=os.getpid())
+
+
+def rendezvous() -> list[Path]:
+    """Those of local runners that this user's processes started here, some of which may be dead.
+
+    The folder is everybody's: what others have put there is not read.
+    """
+    found = []
+    for file in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER}*/{runner.RENDEZVOUS}")):
+        with contextlib.suppress(OSError):  # it ended just now
+            owners = {file.lstat().st_uid, file.parent.lstat().st_uid}
+            if owners == {os.getuid()} and not file.is_symlink() and not file.parent.is_symlink():
+                found.append(file)
+    return found
 
 
 @contextlib.contextmanager

@@ -33,6 +33,12 @@ def _duration(_: click.Context, __: click.Parameter, value: str | None) -> timed
     return timedelta(seconds=float(match[1]) * SECONDS[match[2]])
 
 
+def _no_empty(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(each.strip() for each in value):
+        raise click.BadParameter("must not be empty: all sandboxes are --all")
+    return value
+
+
 def _which_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
@@ -53,6 +59,7 @@ def _which_options(command: Callable[..., None]) -> Callable[..., None]:
             "wanted",
             multiple=True,
             metavar="TAG",
+            callback=_no_empty,
             help="Only those with this tag, such as training-run:ID; repeated, with all of them.",
         ),
     ):
@@ -75,8 +82,9 @@ def ps(
     """List live sandboxes, oldest first.
 
     They are those of the hosted service, else those of the local runner that the environment leads
-    to (`pytest-cwsandbox serve`), else those of the test runs under way in --report-dir. Exit code
-    75 when a service does not answer, 2 when there is none.
+    to (`pytest-cwsandbox serve`), else those of the test runs under way in --report-dir and of your
+    training jobs on this machine. Exit code 75 when a service does not answer, 2 when there is
+    none.
     """
     from pytest_cwsandbox.monitoring.sandboxes import age
 

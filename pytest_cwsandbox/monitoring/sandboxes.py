@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox import backend, runner, tags
+from pytest_cwsandbox import backend, connections, runner, tags
 from pytest_cwsandbox.backend import REACH_SECONDS, BackendOptions
 from pytest_cwsandbox.errors import BackendError, InfrastructureError
 
@@ -30,10 +30,10 @@ class Service:
 
 
 def services(options: BackendOptions | None = None, runs: Path = RUNS) -> list[Service]:
-    """The hosted service, or the local runner of the environment, or those of runs under way.
+    """The hosted service, or the local runner of the environment, or those under way here.
 
-    ``runs`` is the folder of runs, ``--cwsandbox-report-dir``. Raises ``BackendError`` when there
-    is none.
+    Those are of test runs, in their folder ``runs`` (``--cwsandbox-report-dir``), and of this
+    user's training jobs and other processes. Raises ``BackendError`` when there is none.
     """
     options = options or BackendOptions()
     if options.choose(os.environ) == "hosted":
@@ -42,12 +42,14 @@ def services(options: BackendOptions | None = None, runs: Path = RUNS) -> list[S
         runner.reach(os.environ)
         token = os.environ["CWSANDBOX_API_KEY"]
         return [Service(os.environ["CWSANDBOX_BASE_URL"], backend.bearer(token))]
-    found = [_of_run(file) for file in sorted(runs.glob(f"*/{runner.RENDEZVOUS}"))]
+    rendezvous = [*sorted(runs.glob(f"*/{runner.RENDEZVOUS}")), *connections.rendezvous()]
+    found = [_of_run(file) for file in rendezvous]
     running = [service for service in found if service is not None]
     if not running:
         raise BackendError(
-            f"no local runner is there: no test run is under way in {runs}, and the environment "
-            "has none of `pytest-cwsandbox serve`; for the hosted service set CWSANDBOX_API_KEY"
+            f"no local runner is there: no test run is under way in {runs}, no training job of "
+            "yours on this machine, and the environment has none of `pytest-cwsandbox serve`; for "
+            "the hosted service set CWSANDBOX_API_KEY"
         )
     return running
 
@@ -56,7 +58,7 @@ def _of_run(rendezvous: Path) -> Service | None:
     try:
         served = runner.read(rendezvous)
         runner.reach({"CWSANDBOX_BASE_URL": served.address})
-    except (OSError, BackendError):  # it ended, just now or without saying so
+    except (OSError, ValueError, BackendError):  # it ended, just now or without saying so
         return None
     for name in runner.NO_PROXY:  # gRPC honours a proxy even for loopback addresses
         os.environ[name] = served.environment(os.environ)[name]

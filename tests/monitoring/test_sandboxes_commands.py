@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +24,6 @@ from tests.test_grade_command import without_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from click.testing import Result
     from cwsandbox import SandboxDefaults
@@ -162,6 +163,7 @@ def test_a_runner_of_a_run_under_way_is_found(
 ) -> None:
     for name in set(os.environ) - set(without_account()):
         monkeypatch.delenv(name)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     runs = tmp_path / "runs"
     try:
         served = [
@@ -181,6 +183,52 @@ def test_a_runner_of_a_run_under_way_is_found(
     assert done.exit_code == 2
     [line] = done.stderr.splitlines()
     assert line.startswith(f"Error: no local runner is there: no test run is under way in {runs}")
+
+
+@pytest.fixture
+def temp() -> Iterator[Path]:
+    """A folder for temporary files that every user may enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        yield folder
+
+
+def test_a_training_job_in_another_terminal_is_found(
+    temp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in set(os.environ) - set(without_account()):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("tempfile.tempdir", str(temp))
+    job = (
+        "from pytest_cwsandbox.rewards.session import shared_sessions; "
+        "box = shared_sessions(tags=('training-run:mine',)).agents.sandbox().wait(); "
+        "print(box.sandbox_id, flush=True); input()"
+    )
+    of_another = temp / "cwsandbox-grade-other"
+    with subprocess.Popen(
+        [sys.executable, "-c", job],
+        env={**os.environ, "TMPDIR": str(temp)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        box = process.stdout.readline().strip()
+        [file] = temp.glob("cwsandbox-grade-*/runner.json")
+        of_another.symlink_to(file.parent)
+        assert listed("--tag", "training-run:mine", f"--report-dir={temp / 'runs'}") == [box]
+        with monkeypatch.context() as someone_else:
+            someone_else.setattr(os, "getuid", lambda: os.geteuid() + 1)
+            assert call("ps", f"--report-dir={temp / 'runs'}").exit_code == 2
+        process.communicate("\n")
+
+
+@pytest.mark.parametrize("command", ["ps", "cleanup"])
+def test_an_empty_tag_is_not_every_tag(command: str) -> None:
+    done = call(command, "--tag", "")
+    assert done.exit_code == 2
+    assert "must not be empty" in done.stderr
 
 
 def _start(served: runner.Rendezvous, folder: Path) -> str:
