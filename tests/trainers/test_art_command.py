@@ -71,6 +71,22 @@ def test_the_trained_model_and_another_cannot_both_answer() -> None:
     assert "leave --model and --base-url out" in result.output
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--learning-rate", "-1"),
+        ("--learning-rate", "inf"),
+        ("--trajectories-per-problem", "1"),
+        ("--model", ""),
+        ("--base-model", " "),
+    ],
+)
+def test_a_flag_that_cannot_be_meant_is_refused(flags: tuple[str, str]) -> None:
+    result = CliRunner().invoke(main, flags)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{flags[0]}'" in result.output
+
+
 @pytest.mark.skipif(find_spec("art") is not None, reason="openpipe-art is installed here")
 def test_a_missing_art_is_named_with_its_remedy(tmp_path: Path) -> None:
     result = run(tmp_path, "--dry-run")

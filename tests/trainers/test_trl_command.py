@@ -8,9 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.rewards import CodeReward, session
+from pytest_cwsandbox.trainers.trl.command import main
 from pytest_cwsandbox.trainers.trl.problems import TOY, columns, rows
 
 if TYPE_CHECKING:
@@ -74,6 +76,25 @@ def test_a_batch_that_does_not_fit_the_generations_is_refused() -> None:
     done = command("--dry-run", "--batch", "3", "--num-generations", "2")
     assert done.returncode == 2
     assert "--batch 3 is no multiple of --num-generations 2" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (("--split", "train"), "the problems toy have no splits"),
+        (("--learning-rate", "0"), "must be finite and more than 0"),
+        (("--learning-rate", "nan"), "must be finite and more than 0"),
+        (("--model", ""), "must not be empty"),
+    ],
+)
+def test_a_flag_that_cannot_be_meant_is_refused(flags: tuple[str, ...], complaint: str) -> None:
+    result = CliRunner().invoke(main, ["--dry-run", "--backend", "local", *flags])
+    assert result.exit_code == 2
+    assert complaint in result.output
+
+
+def test_help_has_its_short_form() -> None:
+    assert CliRunner().invoke(main, ["-h"]).exit_code == 0
 
 
 def test_an_unknown_source_of_problems_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -247,3 +248,17 @@ def test_two_ranks_train_together_and_one_speaks_for_both(tmp_path: Path) -> Non
     for prefix in ("[CWSandbox]", "[CWSandbox rank 1]"):
         calls = [line for line in lines if line.startswith(f"{prefix} Reward call ")]
         assert len(calls) == 2, done.stdout
+
+
+def test_a_model_that_is_nowhere_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_cwsandbox.trainers.trl", "--model", str(tmp_path / "none")],
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"Error: --model {tmp_path / 'none'} cannot be loaded: ")

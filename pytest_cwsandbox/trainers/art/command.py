@@ -25,6 +25,7 @@ from pytest_cwsandbox.rollouts.model import ModelOptions
 from pytest_cwsandbox.rollouts.models import Models
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 from pytest_cwsandbox.trainers.art.checks import check_training, prepare_environment
+from pytest_cwsandbox.trainers.flags import not_empty, positive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -84,12 +85,15 @@ class Settings:
 @click.option(
     "--model",
     default="gpt-5.1-codex-mini",
+    callback=not_empty,
     help="Answers in place of the trained model: distillation.",
 )
 @click.option(
     "--on-policy", is_flag=True, help="The trained model answers itself; leave --model out."
 )
-@click.option("--base-model", default="Qwen/Qwen3-8B", help="The model to train.")
+@click.option(
+    "--base-model", default="Qwen/Qwen3-8B", callback=not_empty, help="The model to train."
+)
 @click.option(
     "--problems",
     default="mbpp",
@@ -99,9 +103,9 @@ class Settings:
 @click.option("--num-steps", type=click.IntRange(1), default=5, help="Train up to this step.")
 @click.option(
     "--trajectories-per-problem",
-    type=click.IntRange(1),
+    type=click.IntRange(2),
     default=2,
-    help="Episodes of a problem in a step; GRPO compares them, so at least 2.",
+    help="Episodes of a problem in a step; GRPO compares them.",
 )
 @click.option("--base-url", default="", help="OpenAI-compatible endpoint of --model.")
 @click.option(
@@ -112,7 +116,7 @@ class Settings:
 @click.option("--ruler", default="", metavar="JUDGE", help="Reward with ART's RULER instead.")
 @click.option("--project", default="cwsandbox-mbpp", help="W&B project.")
 @click.option("--run-name", default="train-001", help="Name of the run and of the trained model.")
-@click.option("--learning-rate", type=float, default=1e-5, help="Learning rate.")
+@click.option("--learning-rate", type=float, default=1e-5, callback=positive, help="Learning rate.")
 @click.option(
     "--dry-run",
     is_flag=True,

@@ -18,6 +18,7 @@ from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.rewards import CodeReward
 from pytest_cwsandbox.rewards.log import LOGGER
 from pytest_cwsandbox.tags import sandbox_tags
+from pytest_cwsandbox.trainers.flags import not_empty, positive
 from pytest_cwsandbox.trainers.trl.problems import columns, rows
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ WRONG = "raise SystemExit('this answer is wrong on purpose')"
 LINE = 60
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--model",
     default="Qwen/Qwen2.5-0.5B-Instruct",
+    callback=not_empty,
     show_default=True,
     help="Name on the Hub, or a local folder.",
 )
@@ -64,7 +66,7 @@ LINE = 60
     show_default=True,
     help="In tokens.",
 )
-@click.option("--learning-rate", type=float, default=1e-6, show_default=True)
+@click.option("--learning-rate", type=float, default=1e-6, callback=positive, show_default=True)
 @click.option(
     "--output-dir",
     type=click.Path(file_okay=False, path_type=Path),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox import problems
+from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.problems.mbpp import CONFIGS
 from pytest_cwsandbox.rollouts.prompts import problem_messages
 
@@ -72,6 +73,8 @@ def rows(source: str, *, split: str = "", limit: int | None = None) -> list[Row]
     MBPP by name gives its train split unless told otherwise: the test split is for measuring.
     """
     if source == "toy":
+        if split:
+            raise ConfigurationError(f"the problems toy have no splits: leave --split {split} out")
         return [printing_row(problem) for problem in TOY[:limit]]
     problems.materialize(source)
     split = split or ("train" if source in CONFIGS else "")

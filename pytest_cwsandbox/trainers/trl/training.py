@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pytest_cwsandbox.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -30,24 +32,26 @@ def train(
     output = settings["output_dir"]
     gpu = torch.cuda.is_available()
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = GRPOTrainer(
-            model=model,
-            reward_funcs=[reward],
-            args=GRPOConfig(
-                output_dir=str(output or Path(scratch, "trl-grpo")),
-                max_steps=settings["max_steps"],
-                per_device_train_batch_size=settings["batch"],
-                num_generations=settings["num_generations"],
-                max_completion_length=settings["max_completion_length"],
-                learning_rate=settings["learning_rate"],
-                logging_steps=1,
-                save_strategy="no",
-                report_to=settings["report_to"],
-                use_cpu=not gpu,
-                bf16=gpu and torch.cuda.is_bf16_supported(),
-            ),
-            train_dataset=dataset,
+        settled = GRPOConfig(
+            output_dir=str(output or Path(scratch, "trl-grpo")),
+            max_steps=settings["max_steps"],
+            per_device_train_batch_size=settings["batch"],
+            num_generations=settings["num_generations"],
+            max_completion_length=settings["max_completion_length"],
+            learning_rate=settings["learning_rate"],
+            logging_steps=1,
+            save_strategy="no",
+            report_to=settings["report_to"],
+            use_cpu=not gpu,
+            bf16=gpu and torch.cuda.is_bf16_supported(),
         )
+        try:
+            trainer = GRPOTrainer(
+                model=model, reward_funcs=[reward], args=settled, train_dataset=dataset
+            )
+        except OSError as error:  # what transformers raises for a name that leads to no model
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ConfigurationError(f"--model {model} cannot be loaded: {reason}") from error
         click.echo(f"Starting training ({settings['max_steps']} steps)...\n{'-' * 60}")
         trainer.train()
         if output:
