@@ -11,7 +11,8 @@ import asyncio
 import inspect
 import math
 import re
-from typing import TYPE_CHECKING, Protocol
+from numbers import Real
+from typing import TYPE_CHECKING, Protocol, cast
 
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.grading.extract import is_closed
@@ -89,15 +90,20 @@ def combine(*parts: tuple[RewardFunction, float], name: str = "combined_reward")
     ``combine((code_reward, 1.0), (format_reward, 0.1))``. None where any part is None. Give what
     judges the result more weight than all the rest together: then no shaping is worth more than a
     pass. Asynchronous if any part is. Raises ``ConfigurationError`` for weights that are not above
-    0, and at a call for a part that leaves [-1, 1].
+    0, and at a call for a part that returns anything but a list of rewards in [-1, 1].
     """
+    if not parts or not all(map(_is_weighted, parts)):
+        raise ConfigurationError(
+            "combine() needs pairs of a reward function and a weight above 0, such as "
+            "combine((code_reward, 1.0), (format_reward, 0.1))"
+        )
     total = sum(weight for _, weight in parts)
-    if not parts or not all(weight > 0 and math.isfinite(weight) for _, weight in parts):
-        raise ConfigurationError("combine() needs pairs of a reward function and a weight above 0")
 
-    def combined(columns_of_rewards: Sequence[Rewards]) -> list[float | None]:
-        for (function, _), rewards in zip(parts, columns_of_rewards, strict=True):
-            _check(function, rewards)
+    def combined(results: Sequence[object], count: int) -> list[float | None]:
+        columns_of_rewards = [
+            _checked(function, result, count)
+            for (function, _), result in zip(parts, results, strict=True)
+        ]
         return [
             _mean(row, [weight / total for _, weight in parts])
             for row in zip(*columns_of_rewards, strict=True)
@@ -108,14 +114,14 @@ def combine(*parts: tuple[RewardFunction, float], name: str = "combined_reward")
         async def reward(
             prompts: Sequence[object], completions: Sequence[Completion], **columns: object
         ) -> list[float | None]:
-            async def one(function: RewardFunction) -> Rewards:
+            async def one(function: RewardFunction) -> object:
                 if _is_async(function):
                     result = function(prompts, completions, **columns)
-                else:
-                    result = await asyncio.to_thread(function, prompts, completions, **columns)
-                return await result if inspect.isawaitable(result) else result
+                    return await result if inspect.isawaitable(result) else result
+                return await asyncio.to_thread(function, prompts, completions, **columns)
 
-            return combined(await asyncio.gather(*(one(function) for function, _ in parts)))
+            results = await asyncio.gather(*(one(function) for function, _ in parts))
+            return combined(results, len(completions))
 
     else:
 
@@ -123,7 +129,7 @@ def combine(*parts: tuple[RewardFunction, float], name: str = "combined_reward")
             prompts: Sequence[object], completions: Sequence[Completion], **columns: object
         ) -> list[float | None]:
             results = [function(prompts, completions, **columns) for function, _ in parts]
-            return combined([rewards for rewards in results if not inspect.isawaitable(rewards)])
+            return combined(results, len(completions))
 
     reward.__name__ = name
     return reward
@@ -133,13 +139,37 @@ def _is_async(function: RewardFunction) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)
 
 
-def _check(function: RewardFunction, rewards: Rewards) -> None:
+def _is_weighted(part: object) -> bool:
+    if not isinstance(part, tuple) or len(part) != 2:
+        return False
+    function, weight = part
+    return callable(function) and isinstance(weight, Real) and 0 < float(weight) < math.inf
+
+
+def _checked(function: RewardFunction, result: object, count: int) -> list[float | None]:
+    """What the function returned, if it is a list of rewards; else it is named."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()  # or Python complains of it too
+        raise ConfigurationError(
+            f"{name} returned {type(result).__name__} without being an async function: "
+            "define it with async def"
+        )
+    rewards = listed(result, f"what {name} returned", count)
     for reward in rewards:
-        if reward is not None and not -1.0 <= reward <= 1.0:  # NaN is not either
-            name = getattr(function, "__name__", type(function).__name__)
+        if reward is None:
+            continue
+        if not isinstance(reward, Real):
+            raise ConfigurationError(
+                f"{name} returned {reward!r:.80}, {type(reward).__name__}: a reward must be a "
+                "number or None"
+            )
+        if not -1.0 <= float(reward) <= 1.0:  # NaN is not either
             raise ConfigurationError(
                 f"{name} returned {reward}: parts of combine() must stay within -1 and 1"
             )
+    return cast("list[float | None]", rewards)
 
 
 def _mean(row: Sequence[float | None], weights: Sequence[float]) -> float | None:

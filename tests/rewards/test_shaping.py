@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import time
 from typing import TYPE_CHECKING, Any
@@ -159,3 +160,56 @@ def test_a_part_out_of_bounds_is_named(bad: float) -> None:
 def test_weights_are_above_zero(weight: float) -> None:
     with pytest.raises(ConfigurationError, match="a weight above 0"):
         combine((format_reward, weight))
+
+
+@pytest.mark.parametrize(
+    "part", [format_reward, (format_reward,), (format_reward, "1"), (1.0, format_reward), None]
+)
+def test_parts_that_are_no_pairs_are_told_what_a_pair_is(part: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"such as combine\(\(code_reward, 1\.0\), "):
+        combine((format_reward, 1.0), part)
+
+
+def returning(value: object) -> Any:
+    def mine(prompts: Sequence[object], completions: Sequence[object], **columns: object) -> object:
+        return value
+
+    return mine
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (None, "what mine returned must be a list .* got NoneType"),
+        (1.0, "what mine returned must be a list .* got float"),
+        ([1.0, 0.0], "what mine returned has 2 values for 1 completions"),
+        ([], "what mine returned has 0 values for 1 completions"),
+        (["1"], "mine returned '1', str: a reward must be a number or None"),
+    ],
+)
+async def test_a_part_that_returns_no_list_of_rewards_is_named(
+    value: object, complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        combine((fixed(1.0), 1.0), (returning(value), 1.0))(["p"], ["a"])
+    asynchronous: Any = combine((later(1.0), 1.0), (returning(value), 1.0))
+    with pytest.raises(ConfigurationError, match=complaint):
+        await asynchronous(["p"], ["a"])
+
+
+async def test_a_part_that_hides_a_coroutine_is_named() -> None:
+    def hidden(prompts: Sequence[object], completions: Sequence[object], **columns: object) -> Any:
+        return later(1.0)(prompts, completions)
+
+    message = "hidden returned coroutine without being an async function"
+    with pytest.raises(ConfigurationError, match=message):
+        combine((hidden, 1.0))(["p"], ["a"])
+    asynchronous: Any = combine((later(1.0), 1.0), (hidden, 1.0))
+    with pytest.raises(ConfigurationError, match=message):
+        await asynchronous(["p"], ["a"])
+
+
+async def test_a_partly_applied_coroutine_function_is_one() -> None:
+    reward: Any = combine((functools.partial(later(0.5)), 1.0))
+    assert inspect.iscoroutinefunction(reward)
+    assert await reward(["p"], ["a"]) == [0.5]
