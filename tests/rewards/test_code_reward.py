@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.connections import connected
@@ -24,9 +20,8 @@ from pytest_cwsandbox.rewards import (
     async_code_reward,
     session,
 )
-from pytest_cwsandbox.rewards.log import LOGGER, metrics, summary
+from pytest_cwsandbox.rewards.log import metrics, summary
 from pytest_cwsandbox.rewards.versions import complaint_about
-from pytest_cwsandbox.trainers.trl.command import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,44 +218,6 @@ def test_failing_sandboxes_earn_none_or_raise_as_asked() -> None:
         with pytest.raises(InfrastructureError):
             graded(CodeReward(retries=0, on_infrastructure="raise"), [RIGHT])
         session.close()
-
-
-LOSS = """
-import sys
-from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.connections import connected
-from pytest_cwsandbox.rewards import CodeReward, exit_code_reward
-reward = CodeReward(retries=0) if sys.argv[1] == "code_reward" else exit_code_reward
-with connected(BackendOptions("local"), faults=["exec-unavailable"]):
-    answer = "<answer>def double(n): return 2 * n</answer>"
-    assert reward(["p"] * 2, [answer, "none"], test_list=[["assert double(2) == 4"]] * 2)[0] is None
-    from pytest_cwsandbox.rewards import session
-    session.close()
-"""
-
-
-@pytest.mark.parametrize("name", ["code_reward", "exit_code_reward"])
-def test_a_loss_is_told_with_its_reason_where_nobody_has_set_up_logging(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOSS, name], capture_output=True, text=True, check=True
-    )
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith(name)]
-    start = f"{name}: 1 of 2 rewards lost to infrastructure, the last because: "
-    assert line.startswith(start)
-    assert len(line) > len(start)
-    assert not line.endswith("unknown")
-
-
-def test_the_dry_run_of_trl_says_why_the_sandboxes_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    session.close()
-    monkeypatch.setattr(LOGGER, "handlers", [])
-    monkeypatch.setattr(LOGGER, "level", logging.NOTSET)
-    with connected(LOCAL, faults=["exec-unavailable"]):
-        done = CliRunner().invoke(main, ["--dry-run"])
-        session.close()
-    assert done.exit_code == 75
-    assert "right answer None" in done.stdout
-    assert re.search(r"nothing can be said about the reward: \w.{10}", done.stderr)
 
 
 @pytest.mark.parametrize(

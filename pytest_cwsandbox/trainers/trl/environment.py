@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_cwsandbox.background import Background
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
+from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.rewards.code import CodeReward
+from pytest_cwsandbox.rewards.log import warn_of_losses
 from pytest_cwsandbox.rewards.session import shared_sessions
 from pytest_cwsandbox.rollouts.environment import ENVIRONMENT
 from pytest_cwsandbox.rollouts.sandbox_tools import COMMAND_SECONDS, FOLDER, sandbox_tools
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.backend import BackendOptions
     from pytest_cwsandbox.grading import Limits
-    from pytest_cwsandbox.outcome import Outcome
 
 SUBMITTED = "Submitted."
 OVER = "Error: the solution is submitted, the task is over"
@@ -145,8 +146,13 @@ class CodeEnvironment:
         if self._lost and self._on_infrastructure == "raise":
             raise InfrastructureError(self._lost)
         if self._lost:
-            return None
-        return 0.0 if self._grade is None else self._grade.result().reward
+            outcome = Outcome(Verdict.INFRASTRUCTURE_ERROR, self._lost)
+        elif self._grade is not None:
+            outcome = self._grade.result()
+        else:
+            return 0.0
+        warn_of_losses(type(self).__name__, [outcome])
+        return outcome.reward
 
 
 @cache
