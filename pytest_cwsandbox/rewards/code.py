@@ -12,7 +12,7 @@ from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.grading import Grader, Limits, OutputGrader
 from pytest_cwsandbox.rewards.columns import expected_outputs_of, problems_of, texts_of
 from pytest_cwsandbox.rewards.log import report
-from pytest_cwsandbox.rewards.session import shared_session
+from pytest_cwsandbox.rewards.session import outlived, shared_session
 from pytest_cwsandbox.rewards.versions import check_trl
 
 if TYPE_CHECKING:
@@ -138,12 +138,12 @@ class Grades:
         return output
 
     def _graders(self) -> Graders:
-        """Those of the process's session; new ones where it was closed in between."""
+        """Those of the process's session; new ones where it was closed or its runner died."""
         session = shared_session(self._backend, self._tags)
         with self._lock:
             if self._used is not None and self._used[0] is session:
                 return self._used[1]
-            if self._used is not None:
+            if self._used is not None and not outlived(self._used[0]):
                 for grader in self._used[1]:
                     grader.close()
             raising = self._on_infrastructure == "raise"

@@ -39,6 +39,7 @@ Key = tuple[BackendOptions, tuple[str, ...]]
 
 _lock = threading.Lock()
 _started: dict[Key, _Started] = {}
+_outlived: list[_Started] = []  # their runner died; grades that were under way still fail there
 
 
 def shared_session(options: BackendOptions | None = None, tags: tuple[str, ...] = ()) -> Session:
@@ -61,7 +62,7 @@ def shared_sessions(options: BackendOptions | None = None, tags: tuple[str, ...]
             atexit.register(close)
         if key in _started and lost(_started[key].defaults):
             LOG.warning("the local runner has ended: another is started")
-            _started.pop(key).open.close()
+            _outlived.append(_started.pop(key))
         if key not in _started:
             _started[key] = _start(*key)
         return _started[key].sessions
@@ -77,24 +78,32 @@ def _start(options: BackendOptions, tags: tuple[str, ...]) -> _Started:
         return _Started(Sessions(agents, judge), defaults, stack.pop_all())
 
 
+def outlived(session: Session) -> bool:
+    """Whether its runner died and others were started: what it still grades fails by itself."""
+    with _lock:
+        return any(session is started.sessions.judge for started in _outlived)
+
+
 def close() -> None:
     """End this process's sessions; a later need starts new ones."""
     with _lock, contextlib.ExitStack() as all_of_them:
-        for started in _started.values():
+        for started in (*_outlived, *_started.values()):
             all_of_them.push(started.open)
+        _outlived.clear()
         _started.clear()
         atexit.unregister(close)
 
 
 def _after_fork() -> None:
     """Leave the parent's sessions to the parent: the child must neither use nor end them."""
-    global _lock, _started  # noqa: PLW0603 - they are this process's, and it is a new one
+    global _lock, _started, _outlived  # noqa: PLW0603 - they are this process's, and it is a new one
     _lock = threading.Lock()
     if not _started:
         return
     # What is never freed is never finalised, which would run the ends of the blocks in it.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_started))
-    _started = {}
+    for kept in (_started, _outlived):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    _started, _outlived = {}, []
     atexit.unregister(close)
 
 

@@ -124,6 +124,20 @@ def test_a_local_runner_that_died_is_replaced_at_the_next_reward(how: str) -> No
     assert lines == ["[1.0, 1.0]", "[1.0, 1.0]", "[1.0, 1.0] True", "True"]
 
 
+def test_a_grade_under_way_when_the_runner_died_is_lost_and_not_the_next() -> None:
+    lines = run(f"""
+        {textwrap.indent(RUNNERS, " " * 8).strip()}
+        grade()
+        row = {{"test_list": ["assert double(2) == 4"]}}
+        under_way = reward.grade("<answer>while True: double = 2</answer>", row)
+        [first] = runners()
+        os.kill(first, signal.SIGKILL)
+        os.waitpid(first, 0)
+        print(grade(), under_way.result().verdict.value)
+    """)
+    assert lines == ["[1.0] infrastructure_error"]
+
+
 def test_a_child_forked_inside_a_block_is_told_what_to_do_and_ends_nothing() -> None:
     lines = run("""
         from pytest_cwsandbox.connections import connected, grading_session

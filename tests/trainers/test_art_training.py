@@ -336,3 +336,10 @@ async def test_weave_traces_a_rollout(tmp_path: Path) -> None:
         traced = weave.op(rollout)
         trajectory = await traced(Model(), FIRST, environment=environment, policy=policy)
     assert trajectory.reward == 1.0
+
+
+async def test_a_group_without_episodes_is_refused() -> None:
+    async with open_environment(backend=LOCAL) as (environment, _):
+        for samples in (0, -1):
+            with pytest.raises(ConfigurationError, match="samples must be at least 1"):
+                await collect_trajectory_group(Model(), FIRST, samples, environment=environment)

@@ -145,6 +145,8 @@ async def collect_trajectory_group(
     """
     import art
 
+    if samples < 1:
+        raise ConfigurationError(f"samples must be at least 1, not {samples}")
     _count_on_progress_bar(samples)
 
     async def episode(sample: int) -> art.Trajectory | InfrastructureError:
