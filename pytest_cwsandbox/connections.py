@@ -174,17 +174,29 @@ def _connect(options: BackendOptions, faults: Sequence[str] = ()) -> _Connection
 
 
 def rendezvous() -> list[Path]:
-    """Those of local runners that this user's processes started here, some of which may be dead.
+    """Those of the live local runners that this user's processes started on this machine.
 
     The folder is everybody's: what others have put there is not read.
     """
-    found = []
-    for file in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER}*/{runner.RENDEZVOUS}")):
-        with contextlib.suppress(OSError):  # it ended just now
-            owners = {file.lstat().st_uid, file.parent.lstat().st_uid}
-            if owners == {os.getuid()} and not file.is_symlink() and not file.parent.is_symlink():
-                found.append(file)
-    return found
+    files = sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER}*/{runner.RENDEZVOUS}"))
+    return [file for file in files if _is_own(file) and _is_served(file)]
+
+
+def _is_own(file: Path) -> bool:
+    try:
+        owners = {path.lstat().st_uid for path in (file, file.parent)}
+    except OSError:  # it ended just now
+        return False
+    return owners == {os.getuid()} and not file.is_symlink() and not file.parent.is_symlink()
+
+
+def _is_served(file: Path) -> bool:
+    """Not left behind: another runner may have its address by now."""
+    try:
+        command = Path(f"/proc/{runner.read(file).pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return False
+    return os.fsencode(file) in command.split(b"\0")
 
 
 @contextlib.contextmanager

@@ -217,6 +217,9 @@ def test_a_training_job_in_another_terminal_is_found(
         box = process.stdout.readline().strip()
         [file] = temp.glob("cwsandbox-grade-*/runner.json")
         of_another.symlink_to(file.parent)
+        left_behind = temp / "cwsandbox-grade-dead" / file.name
+        left_behind.parent.mkdir()
+        left_behind.write_text(file.read_text().replace('"token": "', '"token": "another'))
         assert listed("--tag", "training-run:mine", f"--report-dir={temp / 'runs'}") == [box]
         with monkeypatch.context() as someone_else:
             someone_else.setattr(os, "getuid", lambda: os.geteuid() + 1)
