@@ -45,6 +45,10 @@ def runners():
 def run(program: str) -> list[str]:
     with subprocess.Popen(
         [sys.executable, "-c", BEGINNING + textwrap.dedent(program)],
+        # A runner of this process's other tests is not one that the program starts.
+        env={
+            name: value for name, value in os.environ.items() if not name.startswith("CWSANDBOX_")
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
