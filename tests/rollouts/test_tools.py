@@ -449,7 +449,8 @@ class TestInTheSandbox:
         code = f"import sys\nx = '{filler}'\nprint(len(x), repr(sys.path[0]), len(sys.argv))"
         assert await use("execute_code", code=code) == "exit=0\n200000 '' 1\n"
         assert await use("bash", command=f": {filler}\npwd") == f"exit=0\n{FOLDER}\n"
-        assert "null bytes" in await use("execute_code", code="print(1)\0")
+        told = await use("execute_code", code="print(1)\0")
+        assert "null bytes" in told or told == "exit=0\n1\n"  # Python refuses it since 3.11.4
         told = await use("bash", command="echo a\0b")
         assert told.startswith("Error: a command cannot hold a NUL character")
         assert await use("execute_code", code="print('\ud800')") == "exit=0\n?\n"
