@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.problems import Problem
 
 LIFETIME_SECONDS = 3600.0  # at the service: nothing outlives a run that could not clean up by much
-TEST_ANNOTATION = "pytest-test-id"
 
 
 class Grade(Protocol):
@@ -126,7 +125,7 @@ def sandbox_factory(
         sandbox = _start(
             cwsandbox_session,
             retries,
-            {"annotations": {TEST_ANNOTATION: request.node.nodeid}, **options},
+            {"annotations": {tags.TEST_ANNOTATION: request.node.nodeid}, **options},
         )
         started.append(sandbox)
         return sandbox

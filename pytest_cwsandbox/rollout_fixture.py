@@ -18,7 +18,7 @@ from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from concurrent.futures import Future
 
     from cwsandbox import OperationRef, Session
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.runs.identity import Run
     from pytest_cwsandbox.settings import Settings
 
-TEST_ANNOTATION = "pytest-test-id"
 MODEL_FIELDS = frozenset(field.name for field in dataclasses.fields(ModelOptions))
 
 
@@ -60,6 +59,7 @@ class Changes(TypedDict, total=False):
     tool_seconds: float
     system_prompt: str
     task_grader: TaskGrader | None
+    on_runaway: Callable[[str], None] | None
 
 
 class Rollout(Protocol):
@@ -217,7 +217,7 @@ class _Episode:
         else:
             policy = as_policy(self.policy)
         trajectory = await rollouts.environment.rollout(
-            policy, self.goal, self.options, annotations={TEST_ANNOTATION: self.item.nodeid}
+            policy, self.goal, self.options, annotations={tags.TEST_ANNOTATION: self.item.nodeid}
         )
         trajectory = replace(trajectory, metadata={**trajectory.metadata, "sample": self.sample})
         group = recording.group_of(self.item, self.goal)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 
+TEST_ANNOTATION = "pytest-test-id"  # of a sandbox: a node id is no label, it is too long for one
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _LABEL_LENGTH = 63  # Kubernetes: letters, digits and -_. inside, a letter or digit at both ends
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,3 +36,11 @@ def test_a_run_that_uses_nothing_of_ours_loads_nothing_heavy(pytester: pytest.Py
         """
     )
     pytester.runpytest_subprocess("-p", "no:asyncio").assert_outcomes(passed=1)
+
+
+def test_a_call_of_rollout_may_set_whatever_its_options_know() -> None:
+    from pytest_cwsandbox.rollout_fixture import Changes
+    from pytest_cwsandbox.rollouts import ModelOptions, RolloutOptions
+
+    known = {field.name for kind in (ModelOptions, RolloutOptions) for field in fields(kind)}
+    assert Changes.__annotations__.keys() == known
