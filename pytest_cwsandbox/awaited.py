@@ -19,6 +19,7 @@ class Awaited(OperationRef[T]):
 
     def __init__(self, future: concurrent.futures.Future[T], name: str) -> None:
         super().__init__(future)
+        self.future = future
         self.name = name
         self.waited = False
 

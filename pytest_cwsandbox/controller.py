@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import pytest
 
 from pytest_cwsandbox import backend, runner, tags
-from pytest_cwsandbox.errors import HarnessError
+from pytest_cwsandbox.annotation import STOPPED
+from pytest_cwsandbox.errors import HarnessError, UserError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import SampleRecord, Verdict
-from pytest_cwsandbox.recording import STOPPED
 from pytest_cwsandbox.rollouts import scripted
+from pytest_cwsandbox.runs import journal, plan, summary
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE, Decision, decide
-from pytest_cwsandbox.runs.statistics import by_group, summarise
+from pytest_cwsandbox.runs.journal import Entry
+from pytest_cwsandbox.runs.summary import Checks, summarise_run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from xdist.workermanage import WorkerController
 
     from pytest_cwsandbox.runs.identity import Run
+    from pytest_cwsandbox.runs.plan import Planned
     from pytest_cwsandbox.settings import Settings
 
 
-class Told(TypedDict):
-    """The JSON on a report; see ``recording.annotate``."""
+class Told(TypedDict, total=False):
+    """The JSON on a report; see ``annotation.annotate``."""
 
     status: str
     group: str
     detail: str
-    sample: dict[str, object] | None
-    finding: dict[str, object] | None
+    sample: dict[str, object]
+    finding: dict[str, object]
+    retries: int
+    replayed: bool
+    trouble: str
 
 
 CRASHED = "???"  # xdist's phase for the item that a dead worker was running
@@ -45,14 +52,17 @@ class Controller:
     def __init__(self, settings: Settings, run: Run) -> None:
         self._settings = settings
         self._run = run
-        self._samples: dict[str, SampleRecord] = {}
+        self._entries: dict[str, Entry] = {}
         self._groups: dict[str, str] = {}  # of the items that use fixtures of ours
         self._lost: dict[str, str] = {}  # node id: what of the infrastructure failed
         self._findings: dict[str, Finding] = {}
         self._checks: dict[str, bool] = {}  # node id: whether every phase passed
         self._skipped: set[str] = set()
+        self._retries: dict[str, int] = {}  # of checks
+        self._replayed: set[str] = set()
         self._failed = False  # something failed that is neither infrastructure nor data
         self._decision = Decision(missed=False, inconclusive=False, lines=())
+        self._summary = summarise_run(run.id, ())
         self._swept: list[str] = []
         self._trouble: list[str] = []
 
@@ -65,56 +75,53 @@ class Controller:
         told = told_by(report)
         self._note_failure(report, told)
         node = report.nodeid
-        if report.when == "teardown" and told["sample"]:
-            self._samples[node] = SampleRecord.from_json(told["sample"])
-        if report.when == "teardown" and told["finding"]:
-            self._findings[node] = Finding.from_json(told["finding"])
+        if report.when == "teardown":
+            self._note(node, told)
         if report.skipped:
             self._skipped.add(node)
         elif report.when == "call" or report.failed:
             self._checks[node] = not report.failed and self._checks.get(node, True)
 
+    def _note(self, node: str, told: Told) -> None:
+        """What the last report of an item tells."""
+        if "sample" in told:
+            self._entries[node] = Entry.from_json(told["sample"])
+        if "finding" in told:
+            self._findings[node] = Finding.from_json(told["finding"])
+        if "retries" in told and "sample" not in told:
+            self._retries[node] = told["retries"]
+        if "replayed" in told:
+            self._replayed.add(node)
+        if "trouble" in told:
+            self._say(told["trouble"])
+
     def _note_failure(self, report: pytest.TestReport, told: Told) -> None:
         """Tell what is lost to infrastructure from what has failed."""
         node = report.nodeid
-        if told["group"]:
+        if "group" in told:
             self._groups[node] = told["group"]
-        if told["status"] == "infra":
+        if told.get("status") == "infra":
             self._lost[node] = told["detail"]
         elif report.when == CRASHED and node in self._groups:
             self._lost[node] = "the worker process died while it ran this item"
         elif report.failed:
             self._failed = True
         if report.when == "setup":  # of another attempt, where items are run again
-            self._samples.pop(node, None)
-            if told["status"] != "infra":
+            self._entries.pop(node, None)
+            if told.get("status") != "infra":
                 self._lost.pop(node, None)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        status = told_by(report)["status"]
+        told = told_by(report)
+        status = told.get("status", "")
         if status == "infra" or (report.when == CRASHED and report.nodeid in self._groups):
             return "infra", "I", "INFRA"
         if status == "low reward":
             return "low reward", "r", "LOW REWARD"
+        if "replayed" in told and report.passed and report.when == "call":
+            return "replayed", "p", "REPLAYED"
         return None
-
-    def _complete(self) -> None:
-        """Make records of the lost items that did not get to send one."""
-        for node, detail in self._lost.items():
-            if node not in self._samples:
-                function = node.rpartition("::")[2].partition("[")[0]
-                self._samples[node] = SampleRecord(
-                    id=node,
-                    group=self._groups.get(
-                        node, f"{Path(node.partition('::')[0]).stem}/{function}"
-                    ),
-                    problem="",
-                    sample=0,
-                    reward=None,
-                    verdict=Verdict.INFRASTRUCTURE_ERROR.value,
-                    detail=detail,
-                )
 
     # The verdict
 
@@ -124,15 +131,47 @@ class Controller:
             return (yield)
         finally:
             self._complete()
-            records = list(self._samples.values())
-            if records or (self._settings.gated and _runs_tests(session.config)):
-                self._decision = decide(
-                    summarise("all", records),
-                    min_pass_rate=self._settings.min_pass_rate,
-                    max_infra_rate=self._settings.max_infra_rate,
-                )
+            self._judge(judged=_runs_tests(session.config))
             if self._decision.missed:
                 session.testsfailed += 1  # pytest then ends with exit code 1
+
+    def _complete(self) -> None:
+        """Take in what the journals know, and note the lost items that did not get to say so."""
+        folder = self._run.folder
+        try:
+            written = journal.read(folder, self._say) if journal.exists(folder) else {}
+        except UserError as error:
+            written = {}
+            self._say(str(error))
+        planned = plan.read(folder)
+        told = self._entries
+        self._entries = dict(written)
+        for node, entry in told.items():  # what a disk that took no more does not know
+            if node not in written or written[node].rank < entry.rank:
+                self._entries[node] = entry
+        for node, detail in self._lost.items():
+            if node not in told:
+                entry = _lost(node, detail, planned.get(node), self._groups, written.get(node))
+                self._entries[node] = entry
+                if written or planned:
+                    journal.append(folder, self._run.worker, entry)
+
+    def _judge(self, *, judged: bool) -> None:
+        records = [entry.record for entry in self._entries.values()]
+        settings = self._settings
+        self._summary = summarise_run(
+            self._run.id,
+            records,
+            keys=settings.group_by,
+            ks=settings.pass_k,
+            checks=self._checks_alone(),
+            planned=len(plan.read(self._run.folder)),
+            retries=sum(record.retries for record in records) + sum(self._retries.values()),
+        )
+        if not records and not (settings.gated and judged):
+            return
+        self._decision = decide(self._summary.groups, self._summary.pooled, settings.gates)
+        self._summary = replace(self._summary, gates=self._decision.lines)
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: before the terminal's summary
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -153,84 +192,42 @@ class Controller:
         return result
 
     def _write(self) -> None:
-        if not self._samples:
+        if not self._entries and not self._findings:
             return
-        records = sorted(self._samples.values(), key=lambda record: record.id)
         folder = self._run.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "samples.jsonl").open("w") as file:
-            file.writelines(json.dumps(record.to_json()) + "\n" for record in records)
-        checks = self._checks_alone()
-        summary = {
-            "run": self._run.id,
-            "groups": [group.to_json() for group in by_group(records)],
-            "all": summarise("all", records).to_json(),
-            "checks": {"passed": sum(checks), "failed": len(checks) - sum(checks)},
-            "gates": list(self._decision.lines),
-        }
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        journal.merge(folder, self._entries.values())
+        if self._findings:
+            summary.write_findings(folder, self._findings.values())
+        summary.write(folder, self._summary)
 
-    def _checks_alone(self) -> list[bool]:
-        others = self._skipped | self._samples.keys()
-        return [good for node, good in self._checks.items() if node not in others]
+    def _checks_alone(self) -> Checks:
+        others = self._skipped | self._entries.keys()
+        alone = [good for node, good in self._checks.items() if node not in others]
+        return Checks(sum(alone), len(alone) - sum(alone))
+
+    def _say(self, line: str) -> None:
+        if line not in self._trouble:
+            self._trouble.append(line)
 
     # What people see
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        say = terminalreporter
-        if self._samples or self._decision.lines:
-            say.section("cwsandbox pass rates")
-        if self._samples:
-            self._rates(say)
-        if self._findings:
-            self._validation(say)
-        for line in self._decision.lines:
-            bad = line.endswith(("MISSED", "INCONCLUSIVE", "not judged"))
-            say.write_line(line, red=bad, green=not bad)
-        if self._swept:
-            say.write_line(
-                f"cwsandbox: removed {len(self._swept)} sandboxes that were left over: "
-                + ", ".join(self._swept[:5])
-                + (", ..." if len(self._swept) > 5 else ""),
-                yellow=True,
+        from pytest_cwsandbox.reports import sections
+
+        if self._entries or self._decision.lines:
+            sections.rates(
+                terminalreporter,
+                self._summary,
+                [entry.record for entry in self._entries.values()],
+                self._run.folder,
+                replayed=len(self._replayed),
             )
-        for line in self._trouble:
-            say.write_line(f"cwsandbox: {line}", yellow=True)
-
-    def _validation(self, say: pytest.TerminalReporter) -> None:
-        from pytest_cwsandbox.reports import validation
-
-        findings = list(self._findings.values())
-        say.section("reward validation")
-        width = say._tw.fullwidth  # noqa: SLF001 - as above
-        say.write_line(validation.table(findings, width=width, color=say.hasmarkup))
-        for line in [*validation.exploits(findings), *validation.complaints(findings)]:
-            say.write_line(line, red=True)
-        for line in [*validation.survivors(findings), *validation.costs(findings)]:
-            say.write_line(line)
-        ready, line = validation.verdict(self._settings.reward, findings)
-        say.write_line(line, green=ready, red=not ready, bold=True)
-
-    def _rates(self, say: pytest.TerminalReporter) -> None:
-        from pytest_cwsandbox.reports import terminal
-
-        records = list(self._samples.values())
-        groups = by_group(records)
-        width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
-        say.write_line(
-            terminal.table(groups, summarise("all", records), width=width, color=say.hasmarkup)
-        )
-        if counted := terminal.verdicts(groups):
-            say.write_line(f"verdicts: {counted}")
-        for line in terminal.models(records):
-            say.write_line(line)
-        for line in terminal.low_rewards(records):
-            say.write_line(line)
-        for line in terminal.losses(records):
-            say.write_line(line, yellow=True)
-        checks = self._checks_alone()
-        say.write_line(f"checks: {sum(checks)} passed, {len(checks) - sum(checks)} failed")
-        say.write_line(f"results: {_from_here(self._run.folder)}")
+        if self._findings:
+            sections.validation_of(
+                terminalreporter, self._settings.reward, list(self._findings.values())
+            )
+        sections.verdict(terminalreporter, self._decision.lines)
+        sections.trouble(terminalreporter, self._swept, self._trouble)
 
     # The end
 
@@ -273,16 +270,32 @@ def _runs_tests(config: pytest.Config) -> bool:
     return not (option.collectonly or option.setuponly or option.setupplan)
 
 
-def _from_here(path: Path) -> Path:
-    """The path as people type it where they are."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-NOTHING: Told = {"status": "", "group": "", "detail": "", "sample": None, "finding": None}
+def _lost(
+    node: str,
+    detail: str,
+    planned: Planned | None,
+    groups: Mapping[str, str],
+    known: Entry | None,
+) -> Entry:
+    """The entry of a sample whose item did not get to say that it is lost."""
+    function = node.rpartition("::")[2].partition("[")[0]
+    group = groups.get(node, f"{Path(node.partition('::')[0]).stem}/{function}")
+    record = SampleRecord(
+        id=node,
+        group=planned.group if planned else group,
+        problem=planned.problem if planned else "",
+        sample=planned.sample if planned else 0,
+        reward=None,
+        verdict=Verdict.INFRASTRUCTURE_ERROR.value,
+        detail=detail,
+    )
+    attempt = 1
+    if known is not None:
+        attempt = known.attempt + (known.state == "lost")
+    return Entry(record, "lost", attempt)
 
 
 def told_by(report: pytest.TestReport) -> Told:
-    """What ``recording.annotate`` put on the report."""
+    """What ``annotation.annotate`` put on the report."""
     text = getattr(report, "cwsandbox", None)
-    return json.loads(text) if text else NOTHING
+    return json.loads(text) if text else {}

@@ -48,3 +48,8 @@ class ContextExceededError(HarnessError):
 
 class ModelError(InfrastructureError):
     """The model's endpoint failed after every retry, or its answer could not be read."""
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message on one line."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from pytest_cwsandbox import backend, recording, tags
-from pytest_cwsandbox.errors import InfrastructureError, UserError
+from pytest_cwsandbox.errors import InfrastructureError, UserError, one_line
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
     from cwsandbox import OperationRef, Sandbox, SandboxDefaults, Session
 
@@ -42,7 +42,13 @@ class GradeExitCode(Protocol):
 class RecordReward(Protocol):
     """The type of the ``record_reward`` fixture."""
 
-    def __call__(self, value: Outcome | float | None, *, detail: str = "") -> None: ...
+    def __call__(
+        self,
+        value: Outcome | float | None,
+        *,
+        detail: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> None: ...
 
 
 class SandboxFactory(Protocol):
@@ -107,7 +113,7 @@ def _close(session: Session) -> None:
     try:
         session.close().result()
     except CWSandboxError as error:
-        warnings.warn(f"cwsandbox: {recording.one_line(error)}", stacklevel=2)
+        warnings.warn(f"cwsandbox: {one_line(error)}", stacklevel=2)
 
 
 @pytest.fixture
@@ -143,9 +149,7 @@ def _stop(sandboxes: list[Sandbox]) -> None:
         try:
             stop.result()
         except CWSandboxError as error:
-            warnings.warn(
-                f"cwsandbox: a sandbox was not removed: {recording.one_line(error)}", stacklevel=2
-            )
+            warnings.warn(f"cwsandbox: a sandbox was not removed: {one_line(error)}", stacklevel=2)
 
 
 def _start(session: Session, retries: int, options: dict[str, object]) -> Sandbox:
@@ -161,7 +165,7 @@ def _start(session: Session, retries: int, options: dict[str, object]) -> Sandbo
             sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
             if attempt == retries:
                 raise InfrastructureError(
-                    f"no sandbox started in {attempt + 1} attempts: {recording.one_line(error)}"
+                    f"no sandbox started in {attempt + 1} attempts: {one_line(error)}"
                 ) from error
             time.sleep(0.2 * 2**attempt)
     raise AssertionError("unreachable")
@@ -192,11 +196,17 @@ def sample() -> int:
 def record_reward(request: pytest.FixtureRequest) -> RecordReward:
     """Records the item's reward, which makes it a sample: an outcome of ``grade``, or a number.
 
-    None says that the infrastructure failed. A second call replaces the first.
+    None says that the infrastructure failed. A second call replaces the first. ``metadata`` goes
+    with the sample, for ``--cwsandbox-group-by`` among others.
     """
 
-    def record(value: Outcome | float | None, *, detail: str = "") -> None:
-        recording.record(request.node, value, detail)
+    def record(
+        value: Outcome | float | None,
+        *,
+        detail: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        recording.record(request.node, value, detail, metadata)
 
     return record
 
@@ -229,7 +239,7 @@ def _cwsandbox_grader(
 
 
 @pytest.fixture
-def grade(_cwsandbox_grader: Grader) -> Generator[Grade]:
+def grade(_cwsandbox_grader: Grader, request: pytest.FixtureRequest) -> Generator[Grade]:
     """Grades a completion; the result is awaited, or had with ``.result()``.
 
     Raises ``ConfigurationError`` for a problem that cannot be graded, ``InfrastructureError`` when
@@ -242,9 +252,17 @@ def grade(_cwsandbox_grader: Grader) -> Generator[Grade]:
     def start(
         problem: Problem, completion: str, *, held_out: bool = False
     ) -> OperationRef[Outcome]:
-        ref = _cwsandbox_grader.grade(problem, completion, held_out=held_out)
-        refs.append(Awaited.of(ref, "grade"))
-        return refs[-1]
+        ref = Awaited.of(_cwsandbox_grader.grade(problem, completion, held_out=held_out), "grade")
+        refs.append(ref)
+        recording.note_grade(
+            request.node,
+            ref.future,
+            grader="completion",
+            completion=completion,
+            problem=problem.id,
+            held_out=held_out,
+        )
+        return ref
 
     yield start
     check_awaited(refs)
@@ -268,15 +286,19 @@ def _cwsandbox_exit_code_grader(
 
 
 @pytest.fixture
-def grade_exit_code(_cwsandbox_exit_code_grader: ExitCodeGrader) -> Generator[GradeExitCode]:
+def grade_exit_code(
+    _cwsandbox_exit_code_grader: ExitCodeGrader, request: pytest.FixtureRequest
+) -> Generator[GradeExitCode]:
     """Runs a program: full reward if and only if it exits 0. The naive pattern; easily fooled."""
     from pytest_cwsandbox.awaited import Awaited, check_awaited
 
     refs: list[Awaited[Outcome]] = []
 
     def start(code: str) -> OperationRef[Outcome]:
-        refs.append(Awaited.of(_cwsandbox_exit_code_grader.grade(code), "grade_exit_code"))
-        return refs[-1]
+        ref = Awaited.of(_cwsandbox_exit_code_grader.grade(code), "grade_exit_code")
+        refs.append(ref)
+        recording.note_grade(request.node, ref.future, grader="exit_code", completion=code)
+        return ref
 
     yield start
     check_awaited(refs)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pytest
 
+from pytest_cwsandbox.runs.gate import Thresholds
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-IniType = Literal["string", "args", "int", "float"]
+IniType = Literal["string", "args", "int", "float", "number or text"]
 NAMED_SOURCES = ("bundled", "toy", "mbpp", "mbpp-sanitized")
 N = TypeVar("N", int, float)
 
@@ -137,10 +139,16 @@ OPTIONS = (
     Option("attacks", "a directory of further attacks, may be given several times", "DIR", "args"),
     Option(
         "min-pass-rate",
-        "gate: fail the run when fewer samples pass, pooled over all groups; samples below full "
-        "reward are then data and no failures",
+        "gate: fail the run when fewer samples pass: a number for all groups pooled, or "
+        "GROUP=RATE,...; samples below full reward are then data and no failures",
         "RATE",
-        "float",
+        "number or text",
+    ),
+    Option(
+        "min-pass-rate-lower",
+        "gate: as --cwsandbox-min-pass-rate, on the lower end of the 95% interval",
+        "RATE",
+        "number or text",
     ),
     Option(
         "max-infra-rate",
@@ -148,6 +156,28 @@ OPTIONS = (
         "infrastructure (default: 0)",
         "RATE",
         "float",
+    ),
+    Option(
+        "baseline",
+        "gate: fail the run when it is significantly worse than this file of "
+        "`pytest-cwsandbox baseline`; samples below full reward are then data and no failures",
+        "PATH",
+    ),
+    Option(
+        "alpha",
+        "significance level of the comparison with the baseline (default: 0.05)",
+        "P",
+        "float",
+    ),
+    Option("group-by", "report rates by these keys of the samples' metadata too", "KEY[,KEY]"),
+    Option("pass-k", "report pass@k and pass^k for these k", "K[,K]", "number or text"),
+    Option("resume", "continue a run: its folder, its id, or latest", "RUN"),
+    Option(
+        "progress",
+        "a live line of what is done; auto: on a terminal, and now and then elsewhere "
+        "(default: auto)",
+        "auto|on|off",
+        choices=("auto", "on", "off"),
     ),
 )
 
@@ -169,7 +199,10 @@ def add_options(parser: pytest.Parser) -> None:
             metavar=option.metavar,
             help=option.help,
         )
-        parser.addini(option.key, option.help, type=option.ini, default=None)
+        if option.ini == "number or text":
+            parser.addini(option.key, option.help, type=float | str, default=None)
+        else:
+            parser.addini(option.key, option.help, type=option.ini, default=None)
 
 
 def read_size(text: str) -> int | None:
@@ -276,6 +309,51 @@ class Reader:
         if not inside:
             raise self._error(expected, value)
         return number
+
+    def rates(self, name: str) -> Thresholds:
+        """A share from 0 to 1, or ``group=share`` pairs, separated by commas."""
+        value = self._raw(name)
+        if value is None:
+            return Thresholds()
+        pooled: float | None = None
+        groups: dict[str, float] = {}
+        expected = "a number from 0 to 1, or GROUP=NUMBER pairs separated by commas"
+        for part in str(value).split(","):
+            group, equals, text = part.rpartition("=")
+            try:
+                rate = float(text)
+            except ValueError:
+                rate = -1.0
+            group = group.strip()
+            repeated = group in groups if equals else pooled is not None
+            if not 0 <= rate <= 1 or repeated or (equals and not group):
+                raise self._error(expected, value)
+            if equals:
+                groups[group] = rate
+            else:
+                pooled = rate
+        return Thresholds(pooled, groups)
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Whole numbers of at least 1, separated by commas."""
+        value = self._raw(name)
+        if value is None:
+            return ()
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        parts = [part.strip() for part in text.split(",")]
+        if not all(part.isdecimal() and int(part) >= 1 for part in parts):
+            raise self._error("whole numbers of at least 1, separated by commas", value)
+        return tuple(sorted({int(part) for part in parts}))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Words, separated by commas."""
+        value = self._raw(name)
+        if value is None:
+            return ()
+        words = tuple(word.strip() for word in str(value).split(","))
+        if not all(words):
+            raise self._error("names separated by commas", value)
+        return words
 
     def interval(self, name: str, default: tuple[float, float]) -> tuple[float, float]:
         value = self._raw(name)

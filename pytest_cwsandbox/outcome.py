@@ -39,6 +39,7 @@ class Outcome:
     ``detail`` is one line for people (at most a few hundred characters); ``seconds`` is wall time
     including the sandbox's start and every retry; ``sandboxes`` counts the sandboxes it used.
     ``passed_asserts`` of ``asserts`` held, where the grade was asked to count; else both are 0.
+    ``retries`` counts failures of the infrastructure that were made good on a fresh sandbox.
     """
 
     verdict: Verdict
@@ -47,6 +48,7 @@ class Outcome:
     sandboxes: int = 0
     asserts: int = 0
     passed_asserts: int = 0
+    retries: int = 0
 
     @property
     def reward(self) -> float | None:
@@ -59,6 +61,9 @@ class SampleRecord:
 
     ``reward`` is None when the infrastructure failed; ``verdict`` is a ``Verdict`` value or "" when
     a bare number was recorded; ``seconds`` is the wall time of the item's call phase.
+    ``completion`` is what was graded, as ``grader`` says: a raw "completion", the code of a
+    "submission", a program by its "exit_code"; "" when no grade of ours was. ``held_out`` says with
+    which asserts. ``retries`` counts failures of the infrastructure that were made good.
     """
 
     id: str
@@ -71,6 +76,10 @@ class SampleRecord:
     seconds: float = 0.0
     worker: str = "main"
     metadata: dict[str, str] = field(default_factory=dict)
+    grader: str = ""
+    completion: str = ""
+    held_out: bool = False
+    retries: int = 0
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cwsandbox import backend, fixtures, parametrize, recording, rollout_fixture
+from pytest_cwsandbox import (
+    annotation,
+    backend,
+    fixtures,
+    parametrize,
+    recording,
+    resume,
+    rollout_fixture,
+)
 from pytest_cwsandbox.controller import Controller, XdistHooks
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.options import add_options
@@ -34,8 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[RUN] = Run.from_controller(workerinput)
+        _replay(config, settings)
         return
-    run = config.stash[RUN] = Run.new(settings.report_dir)
+    run = config.stash[RUN] = _run(config, settings)
+    _replay(config, settings)
     if settings.explicit and not (config.option.collectonly or config.option.help):
         try:
             config.stash[HEADER] = _prepare(config, settings)
@@ -45,6 +56,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(controller, "cwsandbox-controller")
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(XdistHooks(controller, run), "cwsandbox-xdist")
+
+
+def _run(config: pytest.Config, settings: Settings) -> Run:
+    """A new run, or the one to be continued."""
+    if not settings.resume:
+        return Run.new(settings.report_dir)
+    try:
+        folder = resume.reopen(settings.resume, settings.report_dir, partial(_warn, config))
+    except UserError as error:
+        raise pytest.UsageError(f"--cwsandbox-resume: {error}") from error
+    return Run.continued(folder)
+
+
+def _warn(config: pytest.Config, text: str) -> None:
+    config.issue_config_time_warning(pytest.PytestWarning(f"cwsandbox: {text}"), stacklevel=2)
+
+
+def _replay(config: pytest.Config, settings: Settings) -> None:
+    if settings.resume:
+        replay = resume.Replay.of(config.stash[RUN].folder)
+        config.pluginmanager.register(replay, "cwsandbox-replay")
 
 
 def _prepare(config: pytest.Config, settings: Settings) -> str:
@@ -83,6 +115,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize.parametrize(metafunc, metafunc.config.stash[SETTINGS])
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist's worker says that it has collected
+def pytest_collection_finish(session: pytest.Session) -> None:
+    recording.write_plan(session)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     recording.begin(item)
@@ -93,11 +130,10 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    recording.annotate(
+    annotation.annotate(
         item,
         call,
         report,
         gated=item.config.stash[SETTINGS].gated,
-        worker=item.config.stash[RUN].worker,
     )
     return report

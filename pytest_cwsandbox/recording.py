@@ -6,30 +6,31 @@ report, ``report.cwsandbox``, carries what the controller needs; it crosses xdis
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat
 
 import pytest
 
-from pytest_cwsandbox.errors import EndpointError, InfrastructureError, UserError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
-from pytest_cwsandbox.parametrize import FIXTURES, Marked, marker
+from pytest_cwsandbox.parametrize import Marked, marker
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.rollouts.scripted import CANNOT
 from pytest_cwsandbox.rollouts.tasks import Task
 from pytest_cwsandbox.rollouts.trajectory import StopReason
+from pytest_cwsandbox.runs import journal, plan
 from pytest_cwsandbox.runs.identity import RUN
+from pytest_cwsandbox.runs.journal import Entry
+from pytest_cwsandbox.runs.plan import Planned
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
     from pytest_cwsandbox.rollouts.trajectory import Trajectory
+    from pytest_cwsandbox.runs.journal import Ending, State
 
-# What the SDK raises when the service itself failed; it is not imported to find that out.
-SERVICE_FAILURES = frozenset({"SandboxUnavailableError", "SandboxResourceExhaustedError"})
-
-Status = Literal["", "infra", "low reward"]
-STOPPED = "stopped"  # in the run's folder, made by the item that ends the run
+SAMPLED = frozenset({"rollout", "record_reward"})  # an item with one of these may be a sample
 ROLLOUT_METRICS = (
     "turns",
     "tool_calls",
@@ -41,7 +42,10 @@ ROLLOUT_METRICS = (
 
 @dataclass(slots=True)
 class Recorded:
-    """What is known of an item while it runs. ``reward`` is None for an infrastructure failure."""
+    """What is known of an item while it runs. ``reward`` is None for an infrastructure failure.
+
+    ``graded`` holds what the item's grades were of, to be found again by their outcomes.
+    """
 
     rewarded: bool = False
     reward: float | None = None
@@ -52,15 +56,39 @@ class Recorded:
     problem: str = ""
     rollouts: int = 0
     metadata: dict[str, str] = field(default_factory=dict)
+    grader: str = ""
+    completion: str = ""
+    held_out: bool = False
+    retries: int = 0
+    attempt: int = 1
+    ending: Ending = ""
+    failure: str = ""
+    asserted: bool = False
+    replayed: bool = False
+    graded: list[Graded] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A grade that an item asked for."""
+
+    outcome: Outcome
+    grader: str
+    problem: str
+    completion: str
+    held_out: bool
 
 
 FINDING = pytest.StashKey[Finding]()
 RECORDED = pytest.StashKey[Recorded]()
+ATTEMPTS = pytest.StashKey[int]()  # of the item before: in this process, or in the run resumed
+TROUBLE = pytest.StashKey[str]()  # on the config: why this process's journal cannot be written
 
 
 def begin(item: pytest.Item) -> None:
     """Forget what an earlier attempt of the same item recorded."""
-    item.stash[RECORDED] = Recorded()
+    attempt = item.stash[ATTEMPTS] = item.stash.get(ATTEMPTS, 0) + 1
+    item.stash[RECORDED] = Recorded(attempt=attempt)
     if FINDING in item.stash:
         del item.stash[FINDING]
 
@@ -70,7 +98,32 @@ def of(item: pytest.Item) -> Recorded:
     return item.stash.setdefault(RECORDED, Recorded())
 
 
-def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> None:
+def note_grade(
+    item: pytest.Item,
+    future: Future[Outcome],
+    *,
+    grader: str,
+    completion: str,
+    problem: str = "",
+    held_out: bool = False,
+) -> None:
+    """Remember what is graded, for the case that the outcome becomes the item's reward."""
+
+    def graded(done: Future[Outcome]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            recorded = of(item)
+            recorded.retries += done.result().retries
+            recorded.graded.append(Graded(done.result(), grader, problem, completion, held_out))
+
+    future.add_done_callback(graded)
+
+
+def record(
+    item: pytest.Item,
+    value: Outcome | float | None,
+    detail: str,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
     """Note the item's reward; a later one replaces it. ``ValueError`` for NaN and infinity."""
     recorded = of(item)
     if isinstance(value, Outcome):
@@ -86,6 +139,33 @@ def record(item: pytest.Item, value: Outcome | float | None, detail: str) -> Non
     recorded.rewarded = True
     lost = recorded.detail or "no reward was recorded"
     recorded.infrastructure = lost if recorded.reward is None else ""
+    recorded.metadata = {**(metadata or {})}
+    recorded.grader, recorded.completion, recorded.held_out = "", "", False
+    for graded in recorded.graded:
+        if graded.outcome is value:
+            recorded.problem = graded.problem
+            recorded.grader, recorded.completion = graded.grader, graded.completion
+            recorded.held_out = graded.held_out
+    write(item, "graded")
+
+
+def write_plan(session: pytest.Session) -> None:
+    """Write down which samples were collected; the first process of the run does."""
+    run = session.config.stash[RUN]
+    if run.worker not in {"main", "gw0"} or session.config.option.collectonly:
+        return
+    planned = []
+    problems: dict[str, Problem] = {}
+    for item in session.items:
+        if SAMPLED.isdisjoint(getattr(item, "fixturenames", ())):
+            continue
+        goal = goal_of(item)
+        if isinstance(goal, Problem):
+            problems[goal.id] = goal
+        name = goal.id if goal else ""
+        planned.append(Planned(item.nodeid, group_of(item, goal), name, _number(item)))
+    if planned:
+        plan.write(run.folder, planned, problems)
 
 
 def trajectory_id(item: pytest.Item) -> str:
@@ -116,6 +196,68 @@ def record_trajectory(item: pytest.Item, goal: Problem | Task, trajectory: Traje
     }
     if any(message["content"] == CANNOT for message in trajectory.messages):
         recorded.metadata["unknown"] = "yes"
+    submission = trajectory.metadata.get("submission")
+    if isinstance(submission, str):
+        recorded.grader, recorded.completion = "submission", submission
+    recorded.held_out = bool(trajectory.metadata.get("held_out"))
+    recorded.retries += int(trajectory.metrics.get("retries", 0))
+    write(item, "graded")
+
+
+def replay(item: pytest.Item, entry: Entry) -> None:
+    """Record what the journal of an earlier run says of the item."""
+    sample = entry.record
+    item.stash[RECORDED] = Recorded(
+        rewarded=True,
+        reward=sample.reward,
+        verdict=sample.verdict,
+        detail=sample.detail,
+        seconds=sample.seconds,
+        problem=sample.problem,
+        metadata=dict(sample.metadata),
+        grader=sample.grader,
+        completion=sample.completion,
+        held_out=sample.held_out,
+        retries=sample.retries,
+        attempt=entry.attempt,
+        ending=entry.ending,
+        failure=entry.failure,
+        asserted=entry.asserted,
+        replayed=True,
+    )
+
+
+def write(item: pytest.Item, state: State) -> None:
+    """Put what is known of the item's sample into this process's journal.
+
+    A disk that takes no more does not cost a reward: reports carry it too. The run's end says so.
+    """
+    entry = entry_of(item, state)
+    if entry is None:
+        return
+    run = item.config.stash[RUN]
+    try:
+        journal.append(run.folder, run.worker, entry)
+    except OSError as error:
+        item.config.stash[TROUBLE] = (
+            f"the results could not be written to {run.folder}: {error.strerror}; "
+            "choose another folder with --cwsandbox-report-dir"
+        )
+
+
+def entry_of(item: pytest.Item, state: State) -> Entry | None:
+    """The journal's entry of the item; None when it recorded no reward."""
+    recorded = of(item)
+    if not recorded.rewarded and not recorded.infrastructure:
+        return None
+    return Entry(
+        _sample(item, recorded),
+        "lost" if recorded.infrastructure else state,
+        recorded.attempt,
+        recorded.ending,
+        recorded.failure,
+        recorded.asserted,
+    )
 
 
 def _is_finite(value: object) -> bool:
@@ -125,120 +267,31 @@ def _is_finite(value: object) -> bool:
         return False
 
 
-def annotate(
-    item: pytest.Item,
-    call: pytest.CallInfo[None],
-    report: pytest.TestReport,
-    *,
-    gated: bool,
-    worker: str,
-) -> None:
-    """Complete the report of one phase.
-
-    With a gate set, an AssertionError in an item that recorded less than full reward is data: the
-    report passes with the status "low reward". An infrastructure failure stays failed, so that
-    ``--lf`` runs it again, with the status "infra". The teardown report carries the sample.
-    """
-    recorded = of(item)
-    if call.when == "call":
-        recorded.seconds = report.duration
-    status: Status = ""
-    if call.excinfo is not None:
-        error = call.excinfo.value
-        if isinstance(error, EndpointError) and "rollout" in getattr(item, "fixturenames", ()):
-            _stop(item, error, report)
-        elif isinstance(error, UserError):  # its message says what and the remedy
-            report.longrepr = f"{_line_of(item, call.excinfo)}cwsandbox: {error}"
-        elif is_infrastructure(error):
-            # Also where the test is expected to fail: this says nothing of what it tests.
-            report.outcome = "failed"
-            if hasattr(report, "wasxfail"):
-                del report.wasxfail
-            recorded.infrastructure = one_line(error)
-            status = "infra"
-        elif (
-            gated
-            and report.outcome == "failed"
-            and call.when == "call"
-            and isinstance(error, AssertionError)
-            and recorded.rewarded
-            and recorded.reward is not None
-            and recorded.reward < 1
-        ):
-            report.outcome = "passed"
-            report.longrepr = None
-            status = "low reward"
-    sample = _sample(item, recorded, worker) if call.when == "teardown" else None
-    finding = item.stash.get(FINDING, None) if call.when == "teardown" else None
-    # Said before the call: a worker that dies in it says nothing afterwards.
-    group = ""
-    if call.when == "setup" and not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
-        group = group_of(item, _goal(item))
-    if status or sample or finding or group:
-        report.cwsandbox = json.dumps(  # type: ignore[attr-defined]  # reports carry what plugins add
-            {
-                "status": status,
-                "group": group,
-                "detail": recorded.infrastructure if status == "infra" else "",
-                "sample": sample.to_json() if sample else None,
-                "finding": finding.to_json() if finding else None,
-            }
-        )
-
-
-def _line_of(item: pytest.Item, failure: pytest.ExceptionInfo[BaseException]) -> str:
-    """Where in the test's own file it happened, such as "test_agent.py:7: "."""
-    lines = [entry.lineno + 1 for entry in failure.traceback if entry.path == item.path]
-    return f"{item.path.name}:{lines[-1]}: " if lines else ""
-
-
-def _stop(item: pytest.Item, error: EndpointError, report: pytest.TestReport) -> None:
-    """Every other rollout would fail alike: end the run, and say why once in all its processes."""
-    reason = f"cwsandbox: {error}"
-    folder = item.config.stash[RUN].folder
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        (folder / STOPPED).touch(exist_ok=False)
-        report.longrepr = reason
-    except FileExistsError:
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), 0, "Skipped: another item has stopped the run")
-    item.session.shouldstop = "cwsandbox: the model's endpoint refuses every request"
-
-
-def is_infrastructure(error: BaseException) -> bool:
-    """Whether only the infrastructure is to blame, also inside exception groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_infrastructure(inner) for inner in error.exceptions)
-    return isinstance(error, InfrastructureError) or any(
-        cls.__module__ == "cwsandbox.exceptions" and cls.__name__ in SERVICE_FAILURES
-        for cls in type(error).__mro__
-    )
-
-
-def one_line(error: BaseException) -> str:
-    """The error's message on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _sample(item: pytest.Item, recorded: Recorded, worker: str) -> SampleRecord | None:
-    if not recorded.rewarded and not recorded.infrastructure:
-        return None
+def _sample(item: pytest.Item, recorded: Recorded) -> SampleRecord:
     reward = None if recorded.infrastructure else recorded.reward
-    goal = _goal(item)
-    number = _parameters(item).get("sample")
+    goal = goal_of(item)
     return SampleRecord(
         id=item.nodeid,
         group=group_of(item, goal),
         problem=recorded.problem or (goal.id if goal else ""),
-        sample=number if isinstance(number, int) else 0,
+        sample=_number(item),
         reward=reward,
         verdict=recorded.verdict if reward is not None else _lost_by(recorded),
         detail=recorded.infrastructure or recorded.detail,
         seconds=round(recorded.seconds, 4),
-        worker=worker,
-        metadata=recorded.metadata,
+        worker=item.config.stash[RUN].worker,
+        metadata={**_about(goal), **recorded.metadata},
+        grader=recorded.grader,
+        completion=recorded.completion,
+        held_out=recorded.held_out,
+        retries=recorded.retries,
     )
+
+
+def _about(goal: Problem | Task | None) -> dict[str, str]:
+    if goal is None:
+        return {}
+    return {name: value for name in ("source", "split") if (value := getattr(goal, name))}
 
 
 def _lost_by(recorded: Recorded) -> str:
@@ -252,7 +305,12 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
     return dict(callspec.params) if callspec else {}
 
 
-def _goal(item: pytest.Item) -> Problem | Task | None:
+def _number(item: pytest.Item) -> int:
+    number = _parameters(item).get("sample")
+    return number if isinstance(number, int) else 0
+
+
+def goal_of(item: pytest.Item) -> Problem | Task | None:
     """The item's problem or task; a test may have parameters of these names that are not ours."""
     given = _parameters(item)
     goals = (given.get("problem"), given.get("task"))

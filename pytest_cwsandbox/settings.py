@@ -14,6 +14,7 @@ from pytest_cwsandbox.options import Reader
 from pytest_cwsandbox.rollouts.limits import EpisodeLimits
 from pytest_cwsandbox.rollouts.model import ModelOptions
 from pytest_cwsandbox.rollouts.scripted import is_scripted
+from pytest_cwsandbox.runs.gate import Gates
 
 SETTINGS = pytest.StashKey["Settings"]()
 T = TypeVar("T")
@@ -52,8 +53,12 @@ class Settings:
     reward_timeout: float = 120.0
     reward_problems: int = 10
     attacks: tuple[Path, ...] = ()
-    min_pass_rate: float | None = None
-    max_infra_rate: float = 0.0
+    gates: Gates = field(default_factory=Gates)
+    baseline: Path | None = None
+    group_by: tuple[str, ...] = ()
+    pass_k: tuple[int, ...] = ()
+    resume: str = ""
+    progress: str = "auto"
     explicit: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -62,7 +67,9 @@ class Settings:
 
     @property
     def gated(self) -> bool:
-        return self.min_pass_rate is not None
+        """Whether samples below full reward are data and no failures."""
+        gates = self.gates
+        return bool(gates.pass_rate or gates.pass_rate_lower or self.baseline)
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
@@ -95,10 +102,12 @@ class Settings:
             reward_timeout=read.number("reward-timeout", float, above=0) or cls.reward_timeout,
             reward_problems=read.number("reward-problems", int, at_least=1) or cls.reward_problems,
             attacks=read.paths("attacks"),
-            min_pass_rate=read.number("min-pass-rate", float, at_least=0, at_most=1),
-            max_infra_rate=_default(
-                read.number("max-infra-rate", float, at_least=0, at_most=1), cls.max_infra_rate
-            ),
+            gates=_gates(read),
+            baseline=read.path("baseline", Path()) if read.text("baseline", "") else None,
+            group_by=read.words("group-by"),
+            pass_k=read.numbers("pass-k"),
+            resume=read.text("resume", cls.resume),
+            progress=read.text("progress", cls.progress),
             explicit=frozenset(read.explicit),
         )
         if settings.base_url and not re.fullmatch(r"https?://[^/\s]+/?", settings.base_url):
@@ -144,6 +153,19 @@ def _limits(read: Reader) -> EpisodeLimits:
         turns=read.number("max-turns", int, at_least=1),
         wall_seconds=read.number("rollout-timeout", float, above=0) or default.wall_seconds,
         total_tokens=read.number("max-total-tokens", int, at_least=1),
+    )
+
+
+def _gates(read: Reader) -> Gates:
+    default = Gates()
+    alpha = read.number("alpha", float, above=0, at_most=1)
+    return Gates(
+        pass_rate=read.rates("min-pass-rate"),
+        pass_rate_lower=read.rates("min-pass-rate-lower"),
+        max_infra_rate=_default(
+            read.number("max-infra-rate", float, at_least=0, at_most=1), default.max_infra_rate
+        ),
+        alpha=_default(alpha, default.alpha),
     )
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.export.formats import FORMATS
 from pytest_cwsandbox.export.table import write
 from pytest_cwsandbox.rollouts.recorded import read_run
+from pytest_cwsandbox.runs.location import locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from pytest_cwsandbox.rollouts.recorded import RecordedTrajectory
 
-RUNS = Path(".cwsandbox/runs")
 FULL_REWARD = 1.0
 
 
@@ -49,20 +49,6 @@ def export_run(
     return f"{output}: wrote {table.contents} ({to})" + (
         f"; left out: {left_out}" if left_out else ""
     )
-
-
-def locate(run: str) -> Path:
-    """The folder or file of a run: a path, an id under ``.cwsandbox/runs``, or "latest"."""
-    if run == "latest":
-        # A run's id begins with its time.
-        runs = sorted(path for path in RUNS.glob("*") if path.is_dir())
-        if not runs:
-            raise UserError(f"{RUNS}: no runs here; give the path of a run's folder")
-        return runs[-1]
-    for path in (Path(run), RUNS / run):
-        if path.exists():
-            return path
-    raise UserError(f"{run}: no such file or folder, and no run in {RUNS}")
 
 
 def _warn_of_spoiling(used: Sequence[RecordedTrajectory], warn: Callable[[str], None]) -> None:

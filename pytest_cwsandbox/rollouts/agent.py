@@ -92,7 +92,7 @@ async def work(
         tools=tools,
         workplace=workplace,
         grade_seconds=time.monotonic() - grading,
-        price=options.price,
+        options=options,
     )
 
 

@@ -127,7 +127,7 @@ class Environment:
             tools=tools,
             workplace=workplace,
             grade_seconds=time.monotonic() - grading,
-            price=options.price,
+            options=options,
         )
 
     async def _judge(self, problem: Problem, answer: str, *, held_out: bool) -> Outcome:

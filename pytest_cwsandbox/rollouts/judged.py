@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.rollouts.episode import Episode
+    from pytest_cwsandbox.rollouts.options import RolloutOptions
     from pytest_cwsandbox.rollouts.policy import Policy
     from pytest_cwsandbox.rollouts.tasks import Task
     from pytest_cwsandbox.rollouts.tools import Tool
@@ -29,7 +30,7 @@ def judged(
     tools: Sequence[Tool],
     workplace: Workplace,
     grade_seconds: float,
-    price: tuple[float, float] | None,
+    options: RolloutOptions,
 ) -> Trajectory:
     """The trajectory. Without a grade the reward is None where the episode is lost, else 0.0."""
     if isinstance(grade, Outcome):
@@ -49,8 +50,9 @@ def judged(
         "grade_seconds": grade_seconds,
         "seconds": episode.seconds + grade_seconds,
     }
-    if price is not None:
-        metrics["cost"] = (episode.tokens_in * price[0] + episode.tokens_out * price[1]) / MILLION
+    if options.price is not None:
+        price_in, price_out = options.price
+        metrics["cost"] = (episode.tokens_in * price_in + episode.tokens_out * price_out) / MILLION
     return Trajectory(
         messages=tuple(episode.messages),
         tools=tuple(tool.definition for tool in tools),
@@ -66,6 +68,8 @@ def judged(
             "split": goal.split,
             "model": model_name(policy),
             "sandbox_ids": list(workplace.sandbox_ids),
+            "submission": episode.submission,
+            "held_out": options.held_out,
         },
     )
 

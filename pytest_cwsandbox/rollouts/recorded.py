@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from pytest_cwsandbox.errors import ProblemFileError, UserError
 from pytest_cwsandbox.rollouts.trajectory import Trajectory
+from pytest_cwsandbox.runs import lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,14 +59,8 @@ class RecordedTrajectory:
 
 
 def append(folder: Path, worker: str, recorded: RecordedTrajectory) -> None:
-    """Add a line to the worker's file in a run's folder, which is made when missing.
-
-    One unbuffered write of the whole line: a process that dies later loses nothing.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(recorded.to_json()).encode() + b"\n"
-    with (folder / f"trajectories-{worker}.jsonl").open("ab", buffering=0) as file:
-        file.write(line)
+    """Add a line to the worker's file in a run's folder, which is made when missing."""
+    lines.append(folder / f"trajectories-{worker}.jsonl", recorded.to_json())
 
 
 def read_run(path: Path, warn: Callable[[str], None] = warnings.warn) -> list[RecordedTrajectory]:
@@ -78,41 +71,20 @@ def read_run(path: Path, warn: Callable[[str], None] = warnings.warn) -> list[Re
     was cut off when its process died is skipped with a warning. Raises ``ProblemFileError`` for
     any other line that is no trajectory, ``UserError`` for a run without any.
     """
-    files = sorted(path.glob("trajectories-*.jsonl"), key=_natural) if path.is_dir() else [path]
+    files = (
+        sorted(path.glob("trajectories-*.jsonl"), key=lines.natural) if path.is_dir() else [path]
+    )
     latest = {recorded.id: recorded for file in files for recorded in _read(file, warn)}
     if not latest:
         raise UserError(
             f"{path}: no trajectories; tests record them through the rollout fixture, "
             "as in `pytest evals/test_mbpp_rollouts.py`"
         )
-    return sorted(latest.values(), key=lambda recorded: _natural(recorded.id))
-
-
-def _natural(name: Path | str) -> list[tuple[int, str]]:
-    """Sort numbers in names by value: gw2 before gw10."""
-    parts = re.split(r"(\d+)", str(name))
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+    return sorted(latest.values(), key=lambda recorded: lines.natural(recorded.id))
 
 
 def _read(file: Path, warn: Callable[[str], None]) -> Iterator[RecordedTrajectory]:
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise ProblemFileError(f"{file}: cannot be read: {error.strerror}") from error
-    lines = content.split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{file}:{number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(lines):  # no newline: the process died while it wrote this
-                warn(f"{where}: skipped the last line, which was cut off")
-                continue
-            raise ProblemFileError(f"{where}: not valid JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise ProblemFileError(f"{where}: must be a JSON object, got {type(row).__name__}")
+    for where, row in lines.read(file, warn):
         try:
             yield RecordedTrajectory.from_json(row)
         except (TypeError, ValueError) as error:

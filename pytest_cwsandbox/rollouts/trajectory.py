@@ -57,7 +57,8 @@ class Trajectory:
     ``tokens_out``, and seconds of wall time: ``model_seconds``, ``tool_seconds``,
     ``sandbox_start_seconds``, ``grade_seconds``, ``seconds``; ``cost`` in US dollars when a price
     is given. ``metadata`` holds JSON values, among them ``task_id``, ``source``, ``split``,
-    ``model``, ``tags``, ``sandbox_ids``, and ``sample``.
+    ``model``, ``tags``, ``sandbox_ids``, ``submission`` (code, or None), ``held_out`` and
+    ``sample``.
     """
 
     messages: tuple[Message, ...]

@@ -31,6 +31,11 @@ class Run:
         run = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         return cls(run, reports / run, "main", os.getpid())
 
+    @classmethod
+    def continued(cls, folder: Path) -> Self:
+        """The run of this folder, once more, in the process that controls it."""
+        return cls(folder.name, folder, "main", os.getpid())
+
     def tell(self, workerinput: dict[str, object]) -> None:
         """Tell an xdist worker about the run."""
         workerinput["cwsandbox_run"] = [self.id, str(self.folder), self.controller]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_cwsandbox.outcome import SampleRecord
 
@@ -22,6 +22,9 @@ class GroupSummary:
     ``samples`` counts those with a reward; samples lost to infrastructure are only in
     ``infrastructure_errors`` and enter no rate. ``pass_rate``, its Wilson interval and
     ``mean_reward`` are None without samples. Seconds are wall time of the items' call phase.
+    Where problems have several samples the interval is ``clustered`` by problem. ``pass_at`` and
+    ``pass_hat`` hold pass@k and pass^k by k, None where a problem has fewer samples. ``tokens``
+    is the mean of prompts and answers per rollout, ``cost`` the sum in US dollars.
     """
 
     group: str
@@ -34,12 +37,17 @@ class GroupSummary:
     verdicts: dict[str, int]
     p50_seconds: float | None
     p95_seconds: float | None
+    clustered: bool = False
+    pass_at: Mapping[int, float | None] = field(default_factory=dict)
+    pass_hat: Mapping[int, float | None] = field(default_factory=dict)
+    tokens: float | None = None
+    cost: float | None = None
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
-def summarise(group: str, records: Sequence[SampleRecord]) -> GroupSummary:
+def summarise(group: str, records: Sequence[SampleRecord], ks: Sequence[int] = ()) -> GroupSummary:
     """The numbers of these records, whatever groups they are of."""
     rewards = [record.reward for record in records if record.reward is not None]
     seconds = sorted(record.seconds for record in records if record.reward is not None)
@@ -58,12 +66,23 @@ def summarise(group: str, records: Sequence[SampleRecord]) -> GroupSummary:
     )
 
 
-def by_group(records: Sequence[SampleRecord]) -> list[GroupSummary]:
+def by_group(records: Sequence[SampleRecord], ks: Sequence[int] = ()) -> list[GroupSummary]:
     """One summary per group, sorted by name."""
     groups: dict[str, list[SampleRecord]] = {}
     for record in records:
         groups.setdefault(record.group, []).append(record)
-    return [summarise(group, groups[group]) for group in sorted(groups)]
+    return [summarise(group, groups[group], ks) for group in sorted(groups)]
+
+
+def by_metadata(
+    records: Sequence[SampleRecord], keys: Sequence[str], ks: Sequence[int] = ()
+) -> list[GroupSummary]:
+    """One summary per combination of values of these metadata keys, named ``key=value, ...``."""
+    groups: dict[str, list[SampleRecord]] = {}
+    for record in records:
+        name = ", ".join(f"{key}={record.metadata.get(key, '-')}" for key in keys)
+        groups.setdefault(name, []).append(record)
+    return [summarise(group, groups[group], ks) for group in sorted(groups)]
 
 
 def wilson(passed: int, samples: int) -> tuple[float, float]:

@@ -1,0 +1,182 @@
+"""The journal of a run: every sample, on disk as soon as its grade lands.
+
+Each process appends to a ``samples-<worker>.jsonl`` of its own; the controller merges them into
+``samples.jsonl`` when the run ends. docs/runs.md describes the lines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal, Self, cast, get_args
+
+from pytest_cwsandbox.errors import ProblemFileError, UserError
+from pytest_cwsandbox.outcome import SampleRecord
+from pytest_cwsandbox.runs import lines
+from pytest_cwsandbox.runs.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+SCHEMA = 1
+MERGED = "samples.jsonl"
+State = Literal["graded", "ended", "lost"]
+Ending = Literal["", "passed", "failed", "skipped", "xfailed"]
+_ORDER = {state: place for place, state in enumerate(get_args(State))}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "id": str,
+    "group": str,
+    "problem": str,
+    "sample": int,
+    "verdict": str,
+    "detail": str,
+    "seconds": (int, float),
+    "worker": str,
+    "metadata": dict,
+    "grader": str,
+    "completion": str,
+    "held_out": bool,
+    "retries": int,
+    "attempt": int,
+    "state": str,
+    "ending": str,
+    "failure": str,
+    "asserted": bool,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A sample and how far its item got.
+
+    ``state`` is "graded" once the reward is known, "ended" once the test function has, "lost" when
+    the infrastructure failed. ``attempt`` counts runs of the item from 1: of its entries the latest
+    attempt counts, and of that the latest state. ``ending`` is what became of the test function,
+    ``failure`` its error as pytest shows it, ``asserted`` whether that was an AssertionError.
+    """
+
+    record: SampleRecord
+    state: State
+    attempt: int = 1
+    ending: Ending = ""
+    failure: str = ""
+    asserted: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether a resumed run has nothing left to do for it."""
+        return self.state == "ended" and self.record.reward is not None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Of two entries of a sample the one of higher rank counts."""
+        return self.attempt, _ORDER[self.state]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "schema": SCHEMA,
+            **self.record.to_json(),
+            "state": self.state,
+            "attempt": self.attempt,
+            "ending": self.ending,
+            "failure": self.failure,
+            "asserted": self.asserted,
+        }
+
+    @classmethod
+    def from_json(cls, row: dict[str, object]) -> Self:
+        """Build from ``to_json``'s form; ``TypeError`` or ``ValueError`` for any other."""
+        schema = row.get("schema")
+        if type(schema) is not int:
+            raise ValueError('no sample of a run: it has no "schema"')
+        if schema != SCHEMA:
+            raise ValueError(
+                f"schema {schema}, and this version of pytest-cwsandbox reads schema {SCHEMA}: "
+                + ("upgrade it" if schema > SCHEMA else "use the version that wrote the run")
+            )
+        for name, kind in _TYPES.items():
+            if name not in row:
+                raise TypeError(f'missing field "{name}"')
+            value = row[name]
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise TypeError(f'field "{name}" cannot be {value!r:.40}')
+        if row["state"] not in _ORDER or row["ending"] not in get_args(Ending):
+            raise ValueError(f'unknown state "{row["state"]}" or ending "{row["ending"]}"')
+        reward = row.get("reward", "missing")
+        if reward is not None and (
+            isinstance(reward, bool)
+            or not isinstance(reward, int | float)
+            or not math.isfinite(reward)
+        ):
+            raise TypeError('field "reward" must be a finite number or null')
+        names = {field.name for field in fields(SampleRecord)}
+        record = SampleRecord.from_json({k: v for k, v in row.items() if k in names})
+        return cls(
+            record,
+            cast("State", row["state"]),
+            cast("int", row["attempt"]),
+            cast("Ending", row["ending"]),
+            str(row["failure"]),
+            bool(row["asserted"]),
+        )
+
+
+def append(folder: Path, worker: str, entry: Entry) -> None:
+    """Add a line to the worker's journal in a run's folder, which is made when missing."""
+    lines.append(folder / f"samples-{worker}.jsonl", entry.to_json())
+
+
+def read(path: Path, warn: Callable[[str], None]) -> dict[str, Entry]:
+    """The latest entry of every sample of a run's folder, or of one file of it, by sample id.
+
+    A folder's journals are read, and its ``samples.jsonl`` where it has none. Two entries of one
+    sample that contradict each other, and a cut-off last line, are said through ``warn``. Raises
+    ``ProblemFileError`` for any other line that is no entry.
+    """
+    latest: dict[str, tuple[Entry, str]] = {}
+    for file in files(path):
+        for where, row in lines.read(file, warn):
+            try:
+                entry = Entry.from_json(row)
+            except (TypeError, ValueError) as error:
+                raise ProblemFileError(f"{where}: {error}") from None
+            known = latest.get(entry.record.id)
+            if known is not None and entry != known[0] and entry.rank == known[0].rank:
+                warn(
+                    f'{where}: sample "{entry.record.id}" is also in {known[1]}, with another '
+                    "result of the same attempt: the later is taken"
+                )
+            if known is None or entry.rank >= known[0].rank:
+                latest[entry.record.id] = (entry, where)
+    return {name: entry for name, (entry, _) in latest.items()}
+
+
+def exists(folder: Path) -> bool:
+    """Whether the folder holds samples."""
+    return next(folder.glob("samples*.jsonl"), None) is not None
+
+
+def files(path: Path) -> list[Path]:
+    """The files that hold a run's samples; raises ``UserError`` where there are none."""
+    if not path.is_dir():
+        return [path]
+    journals = sorted(path.glob("samples-*.jsonl"), key=lines.natural)
+    merged = path / MERGED
+    if not journals and not merged.exists():
+        raise UserError(
+            f"{path}: holds no samples; tests record them through the fixtures rollout and "
+            "record_reward"
+        )
+    return journals or [merged]
+
+
+def merge(folder: Path, entries: Iterable[Entry]) -> None:
+    """Write ``samples.jsonl``: one line per sample, in the order of the ids."""
+    ordered = sorted(entries, key=lambda entry: lines.natural(entry.record.id))
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f"{MERGED}.part"
+    with unfinished.open("w") as file:
+        file.writelines(redact(json.dumps(entry.to_json())) + "\n" for entry in ordered)
+    unfinished.replace(folder / MERGED)
