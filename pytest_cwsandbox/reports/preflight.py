@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
     from rich.table import Table
@@ -112,17 +112,22 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
-def _histogram(problems: Sequence[ProblemSignal]) -> Iterator[str]:
-    """Problems by pass rate; never and always have bars of their own: there is nothing to learn."""
+def by_pass_rate(rates: Iterable[float]) -> dict[str, int]:
+    """Problems by pass rate; never and always have bins of their own: there is nothing to learn."""
     edges = (0.2, 0.4, 0.6, 0.8, 1.0)
     counts = dict.fromkeys(("0%", "< 20%", "< 40%", "< 60%", "< 80%", "< 100%", "100%"), 0)
-    for problem in problems:
+    for rate in rates:
         name = "100%"
-        if problem.pass_rate == 0:
+        if rate == 0:
             name = "0%"
-        elif problem.pass_rate < 1:
-            name = next(f"< {edge:.0%}" for edge in edges if problem.pass_rate < edge)
+        elif rate < 1:
+            name = next(f"< {edge:.0%}" for edge in edges if rate < edge)
         counts[name] += 1
+    return counts
+
+
+def _histogram(problems: Sequence[ProblemSignal]) -> Iterator[str]:
+    counts = by_pass_rate(problem.pass_rate for problem in problems)
     most = max(counts.values())
     yield "pass rate  problems"
     for name, count in counts.items():
