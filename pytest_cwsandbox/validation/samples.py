@@ -10,8 +10,10 @@ from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.problems.rows import read_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
+    from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.problems.rows import Row
 
 LARGEST = 1e100
@@ -80,6 +82,16 @@ def read_samples(path: Path, group: str = "") -> SampleFile:
     if strays:
         notes.append(f"samples of no problem, left out: {strays}")
     return SampleFile(list(problems.values()), notes)
+
+
+def of_records(records: Iterable[SampleRecord]) -> SampleFile:
+    """The samples of a run's records; of those without a problem none."""
+    problems: dict[str, ProblemSamples] = {}
+    for record in records:
+        if record.problem:
+            problem = problems.setdefault(record.problem, ProblemSamples(record.problem))
+            problem.samples.append(Sample(record.id, record.reward))
+    return SampleFile(list(problems.values()), [])
 
 
 def _is_record(row: Row) -> bool:
