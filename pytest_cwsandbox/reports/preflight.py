@@ -27,7 +27,7 @@ def show(found: Preflight, console: Console) -> None:
         for line in _histogram(found.problems):
             console.print(line, markup=False)
         console.print()
-    for name, fact in _facts(found):
+    for name, fact in facts(found):
         console.print(f"{name:<12} {fact}", markup=False)
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
@@ -135,7 +135,8 @@ def _histogram(problems: Sequence[ProblemSignal]) -> Iterator[str]:
         yield f"{name:>9}  {bar} {count}".rstrip() if count else f"{name:>9}"
 
 
-def _facts(found: Preflight) -> Iterator[tuple[str, str]]:
+def facts(found: Preflight) -> Iterator[tuple[str, str]]:
+    """Lines that say what was found, each with its name, "" where it goes on."""
     plan, training = found.plan, found.training
     total = found.samples + found.infrastructure + found.not_finite
     rewards = f"{found.samples} of {len(found.problems)} problems"

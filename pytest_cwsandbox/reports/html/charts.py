@@ -6,10 +6,10 @@ width that it gets while its text keeps its size. ``charts.css`` styles the clas
 includes it after its own style sheet, which may set the colours ``--good``, ``--bad``, ``--warn``,
 ``--accent``, ``--muted`` and ``--line`` (there are defaults for light and dark).
 
-``chart`` with ``chart-rows`` (a ``chart-row`` of ``chart-name``, ``chart-plot`` and ``chart-value`` for each
-group or verdict, ``chart-axis`` below) or ``chart-columns`` (``chart-plot`` over ``chart-axis``).
-Inside: ``grid``, ``interval``, ``dot``, ``bar``, ``mark``, of a tone: ``good``, ``bad``, ``warn``,
-``accent``, ``muted``.
+``chart`` with ``chart-rows`` (a ``chart-row`` of ``chart-name``, ``chart-plot``, ``chart-value``
+for each group or verdict, ``chart-axis`` below) or ``chart-columns`` (``chart-plot`` over
+``chart-axis``). Inside: ``grid``, ``interval``, ``dot``, ``bar``, ``mark``, and their tone:
+``good``, ``bad``, ``warn``, ``accent``, ``muted``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def flips_chart(regressed: int, improved: int, unchanged: int) -> Markup:
             drawn.append(_rect(start, count / total, 3, 16, f"bar {tone}", told))
         start += count / total
     label = ", ".join(f"{count:,} {name}" for name, count, _ in parts)
-    return _figure("chart-columns", label, [_svg(Markup().join(drawn), 22, "chart-plot")])
+    caption = Markup("<figcaption>{}</figcaption>").format(label)
+    return _figure("chart-columns", label, [_svg(Markup().join(drawn), 22), caption])
 
 
 def latency_histogram(
@@ -235,7 +236,7 @@ def _columns(
         parts.append(line.format(_percent(x), COLUMNS, told))
     axis = Markup().join(_text(x, name, 12, _anchor(x)) for x, name in labels)
     body = [
-        _svg(Markup().join(parts), COLUMNS + 1, "chart-plot"),
+        _svg(Markup().join(parts), COLUMNS + 1),
         _svg(axis, 18, "chart-axis"),
     ]
     if told := "; ".join(told for _, told in marks):
