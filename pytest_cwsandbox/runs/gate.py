@@ -1,25 +1,37 @@
-"""The verdict of a run: which gates hold, and the exit code that says so."""
+"""The verdict of a run: which gates hold, and the exit code that says so.
+
+Each line ends in its word. MISSED fails the run; without one, INCONCLUSIVE ends it with 75; what is
+met, tolerated or not judged changes nothing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pytest_cwsandbox.runs.statistics import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_cwsandbox.runs.comparison import Comparison
     from pytest_cwsandbox.runs.statistics import GroupSummary
 
 INCONCLUSIVE = 75  # EX_TEMPFAIL of sysexits.h: try again
+Word = Literal["met", "MISSED", "not judged", "INCONCLUSIVE", "tolerated"]
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What rates are to be reached: over all samples pooled, and in groups by name."""
+    """What rates are to be reached: over all samples pooled, and in groups by name.
+
+    ``lenient`` ones, which stand in the ini file, may name groups that a run does not collect: one
+    file of many may be run.
+    """
 
     pooled: float | None = None
     groups: Mapping[str, float] = field(default_factory=dict, hash=False)
+    lenient: bool = False
 
     def __bool__(self) -> bool:
         return self.pooled is not None or bool(self.groups)
@@ -49,38 +61,97 @@ def decide(
     pooled: GroupSummary,
     gates: Gates,
     comparison: Comparison | None = None,
+    collected: Collection[str] = (),
 ) -> Decision:
-    """Judge the samples. A gate without a single sample is missed: nothing was shown."""
-    lines: list[str] = []
-    lost = pooled.infrastructure_errors
-    share = lost / (pooled.samples + lost) if lost else 0.0
-    inconclusive = share > gates.max_infra_rate
-    if lost:
-        lines.append(
-            f"infrastructure: {lost} of {pooled.samples + lost} items lost "
-            f"({share:.1%}, at most {gates.max_infra_rate:.1%} allowed): "
-            + ("INCONCLUSIVE" if inconclusive else "tolerated")
-        )
-    missed = False
-    for wanted, of in _judged(gates.pass_rate, groups, pooled):
-        if of.pass_rate is None:
-            # Where samples were lost, infrastructure is the reason; else nothing was shown.
-            missed = not lost
-            lines.append(
-                "pass rate gate: no sample has a reward: " + ("MISSED" if missed else "not judged")
-            )
-        else:
-            missed = of.pass_rate < wanted
-            lines.append(
-                f"pass rate gate: {of.passed} of {of.samples} samples passed "
-                f"({of.pass_rate:.2%}, at least {wanted:.2%} asked for): "
-                + ("MISSED" if missed else "met")
-            )
-    return Decision(missed, inconclusive, tuple(lines))
+    """Judge the samples; ``collected`` are the groups of the samples that were to run.
+
+    A gate without a single sample is missed, since nothing was shown, unless the infrastructure is
+    to blame.
+    """
+    said: list[tuple[str, Word]] = []
+    if pooled.infrastructure_errors:
+        said.append(_infrastructure(pooled, gates.max_infra_rate))
+    for gate, thresholds, judge in (
+        ("pass rate gate", gates.pass_rate, _rate),
+        ("lower end gate", gates.pass_rate_lower, _lower),
+    ):
+        for name, of in _subjects(thresholds, groups, pooled, collected):
+            named = f"{gate} of {name}" if name else gate
+            wanted = thresholds.groups[name] if name else thresholds.pooled or 0.0
+            if of is None:
+                said.append((f"{named}: not in this run", "not judged"))
+            elif not of.samples:
+                said.append((f"{named}: no sample has a reward", _nothing_shown(of)))
+            else:
+                line, holds = judge(of, wanted)
+                said.append((f"{named}: {line}", "met" if holds else "MISSED"))
+    if comparison is not None:
+        said.append(_compared(comparison, pooled, gates.alpha))
+    words = {word for _, word in said}
+    return Decision(
+        missed="MISSED" in words,
+        inconclusive="INCONCLUSIVE" in words,
+        lines=tuple(f"{line}: {word}" for line, word in said),
+    )
 
 
-def _judged(
-    thresholds: Thresholds, groups: Sequence[GroupSummary], pooled: GroupSummary
-) -> Iterator[tuple[float, GroupSummary]]:
+def _infrastructure(pooled: GroupSummary, allowed: float) -> tuple[str, Word]:
+    lost, items = pooled.infrastructure_errors, pooled.samples + pooled.infrastructure_errors
+    share = lost / items
+    actual, most = _apart(share, allowed, digits=1)
+    line = f"infrastructure: {lost} of {items} items lost ({actual}, at most {most} allowed)"
+    return line, "INCONCLUSIVE" if share > allowed else "tolerated"
+
+
+def _subjects(
+    thresholds: Thresholds,
+    groups: Sequence[GroupSummary],
+    pooled: GroupSummary,
+    collected: Collection[str],
+) -> Iterator[tuple[str, GroupSummary | None]]:
+    """What is judged, by name: "" is all samples pooled, None a group that is not in this run."""
     if thresholds.pooled is not None:
-        yield thresholds.pooled, pooled
+        yield "", pooled
+    known = {group.group: group for group in groups}
+    for name in thresholds.groups:
+        absent = thresholds.lenient and name not in collected
+        yield name, known.get(name, None if absent else summarise(name, ()))
+
+
+def _rate(of: GroupSummary, wanted: float) -> tuple[str, bool]:
+    rate = of.passed / of.samples
+    actual, least = _apart(rate, wanted)
+    passed = f"{of.passed} of {of.samples} samples passed"
+    return f"{passed} ({actual}, at least {least} asked for)", rate >= wanted
+
+
+def _lower(of: GroupSummary, wanted: float) -> tuple[str, bool]:
+    low = of.interval[0] if of.interval else 0.0
+    actual, least = _apart(low, wanted)
+    passed = f"{of.passed} of {of.samples} samples passed"
+    return f"{passed} (95% interval from {actual}, at least {least} asked for)", low >= wanted
+
+
+def _compared(comparison: Comparison, pooled: GroupSummary, alpha: float) -> tuple[str, Word]:
+    of = comparison.pooled
+    if of.p_value is None:
+        return "baseline gate: no sample in common", _nothing_shown(pooled)
+    p_value, level = _apart(of.p_value, alpha, "{:.{}g}")
+    passed = f"{of.before} of {of.pairs} samples passed before, {of.after} now"
+    line = f"baseline gate: {passed} (p {p_value}, significant below {level})"
+    return line, "MISSED" if of.regressed(alpha) else "met"
+
+
+def _nothing_shown(of: GroupSummary) -> Word:
+    """Where samples were lost, infrastructure is the reason; else nothing was shown."""
+    return "not judged" if of.infrastructure_errors else "MISSED"
+
+
+def _apart(value: float, limit: float, form: str = "{:.{}%}", digits: int = 2) -> tuple[str, str]:
+    """Both as text, with so many digits that they differ where the numbers do."""
+    most = digits if value == limit else 17
+    for shown in range(digits, most + 1):
+        texts = form.format(value, shown), form.format(limit, shown)
+        if texts[0] != texts[1]:
+            break
+    return texts
