@@ -258,6 +258,21 @@ def check_image(image: str) -> None:
         raise BackendError(f"image: {error}") from error
 
 
+def in_use(
+    options: BackendOptions, folder: Path
+) -> tuple[str, AuthHeaders | AuthStrategy] | None:
+    """Address and credentials of the service that the run with this folder uses."""
+    rendezvous = folder / runner.RENDEZVOUS
+    if rendezvous.exists():
+        served = runner.read(rendezvous)
+        return served.address, bearer(served.token)
+    if options.choose(os.environ) == "hosted":
+        return hosted(options)
+    if runner.inherited(os.environ):
+        return os.environ["CWSANDBOX_BASE_URL"], bearer(os.environ["CWSANDBOX_API_KEY"])
+    return None
+
+
 def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]:
     """Remove every live sandbox that carries all of these tags; returns their ids.
 
@@ -265,18 +280,10 @@ def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]
     """
     from cwsandbox import CWSandboxError, Sandbox
 
-    auth: AuthHeaders | AuthStrategy
-    rendezvous = folder / runner.RENDEZVOUS
-    if rendezvous.exists():
-        served = runner.read(rendezvous)
-        address, auth = served.address, bearer(served.token)
-    elif options.choose(os.environ) == "hosted":
-        address, auth = hosted(options)
-    elif runner.inherited(os.environ):
-        address = os.environ["CWSANDBOX_BASE_URL"]
-        auth = bearer(os.environ["CWSANDBOX_API_KEY"])
-    else:
+    service = in_use(options, folder)
+    if service is None:
         return []  # the runner has ended, and its sandboxes with it
+    address, auth = service
     try:
         left = Sandbox.list(
             tags=wanted, base_url=address, auth=auth, timeout_seconds=REACH_SECONDS

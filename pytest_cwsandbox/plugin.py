@@ -18,8 +18,10 @@ from pytest_cwsandbox import (
 )
 from pytest_cwsandbox.controller import Controller, XdistHooks
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.gates import RunGates
 from pytest_cwsandbox.options import add_options
 from pytest_cwsandbox.problems import load, materialize
+from pytest_cwsandbox.reports.progress import Progress
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 from pytest_cwsandbox.runs.identity import RUN, Run
 from pytest_cwsandbox.settings import SETTINGS, Settings
@@ -52,8 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[HEADER] = _prepare(config, settings)
         except UserError as error:
             raise pytest.UsageError(f"cwsandbox: {error}") from error
-    controller = Controller(settings, run)
+    gates = RunGates.of(settings, run)
+    config.pluginmanager.register(gates, "cwsandbox-gates")
+    controller = Controller(settings, run, gates)
     config.pluginmanager.register(controller, "cwsandbox-controller")
+    if Progress.wanted(config, settings):
+        config.pluginmanager.register(Progress(config, settings, run), "cwsandbox-progress")
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(XdistHooks(controller, run), "cwsandbox-xdist")
 
