@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.runs import lines
+from pytest_cwsandbox.runs.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -43,6 +45,12 @@ def read(folder: Path) -> dict[str, Planned]:
     }
 
 
+def group_of(node: str) -> str:
+    """The group of an item that no plan knows, by its id alone: ``file/test function``."""
+    file, _, name = node.partition("::")
+    return f"{PurePath(file).stem}/{name.partition('[')[0].rpartition('::')[2]}"
+
+
 def read_problems(folder: Path) -> dict[str, Problem]:
     """The run's problems by id. Raises ``ProblemFileError`` for a row that is none."""
     found = {}
@@ -60,7 +68,7 @@ def read_problems(folder: Path) -> dict[str, Problem]:
 def _write(file: Path, rows: Iterable[Mapping[str, object]]) -> None:
     unfinished = file.with_suffix(".part")
     with unfinished.open("w") as stream:
-        stream.writelines(json.dumps(row) + "\n" for row in rows)
+        stream.writelines(redact(json.dumps(row)) + "\n" for row in rows)
     unfinished.replace(file)
 
 

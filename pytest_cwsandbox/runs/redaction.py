@@ -1,19 +1,46 @@
-"""No secret reaches a file of a run."""
+"""No secret reaches a file of a run.
+
+Secrets are the values of environment variables named like one, what ``hide`` was told of, passwords
+in URLs, bearer tokens, and keys that show by their form what they are.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 HIDDEN = "[redacted]"
 SHORTEST = 8  # a value such as "1" or "local" is no secret, and stands everywhere
+SHORTEST_LINE = 16  # of a value with several, such as a private key: a traceback indents each
+
+# Whole words: neither max_tokens nor TOKENIZERS_PARALLELISM nor PWD is a secret.
 _SECRET_NAME = re.compile(
-    r"api[_-]?key|secret|token|passw(or)?d|credential|private[_-]?key|authorization|bearer",
+    r"(api|access|private|secret|signing)[_-]?key|(?<![a-z])key$|secret|token(?![a-z])"
+    r"|(auth|access|api)[_-]?tokens|passw(or)?d|passphrase|[_-]pwd$|credential|authorization"
+    r"|bearer|cookie",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"\b(Bearer\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+_NUMBER = re.compile(r"[\d.+-]+")
+_USER = r"://(?:[^\s/\\\"'<>@:]{0,200}:[^\s/\\\"'<>]{0,200}|[^\s/\\\"'<>@:]{20,200})@"
+# Before each pattern what none of its matches is without: to look for a word is quick.
+_FORMS = (
+    ("earer", re.compile(r"([Bb]earer\s+)[\w.~+/=-]{8,}", re.ASCII), rf"\1{HIDDEN}"),
+    ("EARER", re.compile(r"(BEARER\s+)[\w.~+/=-]{8,}", re.ASCII), rf"\1{HIDDEN}"),
+    ("://", re.compile(_USER), f"://{HIDDEN}@"),
+    # Not the end of "task-", but after the n of a newline in JSON.
+    ("sk-", re.compile(r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))sk-[\w-]{20,}", re.ASCII), HIDDEN),
+    ("hf_", re.compile(r"hf_[A-Za-z0-9]{30,}"), HIDDEN),
+    ("ghp_", re.compile(r"ghp_[A-Za-z0-9]{36,}"), HIDDEN),
+    ("github_pat_", re.compile(r"github_pat_\w{22,}", re.ASCII), HIDDEN),
+    ("AKIA", re.compile(r"AKIA[0-9A-Z]{16}"), HIDDEN),
+)
 
 
 def is_secret_name(name: str) -> bool:
@@ -21,19 +48,136 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
+def hide(value: object) -> None:
+    """From now on hide, in this process, every text under a secret's name in a JSON value."""
+    _TOLD.update(_named_secrets(value))
+
+
 def redact(text: str) -> str:
-    """The text without bearer tokens and without values of variables named like secrets."""
-    for value in _secrets(tuple(os.environ.items())):
-        text = text.replace(value, HIDDEN)
-    return _BEARER.sub(rf"\1{HIDDEN}", text)
+    """The text, be it JSON or not, without any secret. It stays JSON if it was."""
+    # The variables as they are stored: to decode them all for every line would cost more than the
+    # rest, and a test may set one at any time.
+    variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    found = [form for form in _KNOWN.forms(variables) if form in text]
+    if found:
+        text = _without(text, found)
+    for mark, pattern, replacement in _FORMS:
+        if mark in text:
+            text = pattern.sub(replacement, text)
+    return text
 
 
-@lru_cache(maxsize=4)
-def _secrets(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Secret values, as they stand in a text and as they stand in JSON; longest first."""
-    values = {
-        value for name, value in environment if len(value) >= SHORTEST and is_secret_name(name)
-    }
-    return tuple(
-        sorted(values | {json.dumps(value)[1:-1] for value in values}, key=len, reverse=True)
-    )
+def redacted(value: object) -> object:
+    """The same JSON value, with no secret in its texts and none under a secret's name."""
+    if isinstance(value, dict):
+        return {
+            name: HIDDEN if isinstance(each, str) and is_secret_name(name) else redacted(each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redacted(each) for each in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+def redact_command(arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command, without the values of those that are named like secrets."""
+    shown = []
+    follows = False  # the value of the option before
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if follows and not argument.startswith("-"):
+            shown.append(HIDDEN)
+        elif equals and is_secret_name(name):
+            shown.append(f"{name}={HIDDEN}")
+        elif equals and name.startswith("-"):
+            shown.append(f"{name}={_redact_value(value)}")
+        else:
+            shown.append(_redact_value(argument))
+        follows = argument.startswith("-") and not equals and is_secret_name(name)
+    return shown
+
+
+def _redact_value(text: str) -> str:
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            return json.dumps(redacted(json.loads(text)))
+        except (ValueError, RecursionError):
+            return redact(text)  # no JSON, but a text like any other
+    return redact(text)
+
+
+def _named_secrets(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if isinstance(each, str) and is_secret_name(name):
+                yield each
+            else:
+                yield from _named_secrets(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _named_secrets(each)
+
+
+def _without(text: str, forms: Sequence[str]) -> str:
+    """The text without these; where some overlap, without all that they cover."""
+    kept = []
+    done = 0
+    until = -1
+    for start, end in sorted(span for form in forms for span in _spans(text, form)):
+        if start > until:
+            kept += [text[done:start], HIDDEN]
+        until = done = max(until, end)
+    return "".join([*kept, text[done:]])
+
+
+def _spans(text: str, form: str) -> Iterator[tuple[int, int]]:
+    """Where it stands, but for names of fields, which JSON needs, and the ends of its escapes."""
+    start = text.find(form)
+    while start >= 0:
+        end = start + len(form)
+        slashes = start
+        while text[slashes - 1 : slashes] == "\\":
+            slashes -= 1
+        is_name = text[start - 1 : start] == '"' and text[end : end + 2] == '":'
+        if not is_name and (start - slashes) % 2 == 0:
+            yield start, end
+        start = text.find(form, start + 1)
+
+
+class _Known:
+    """The secrets of the environment and of ``hide``, in every form in which a text may have them.
+
+    Worked out anew when one of the two has changed.
+    """
+
+    def __init__(self, told: set[str]) -> None:
+        self._told = told
+        self._seen: tuple[Mapping[bytes, bytes], set[str]] = ({}, set())
+        self._forms: tuple[str, ...] = ()
+
+    def forms(self, variables: Mapping[bytes, bytes]) -> tuple[str, ...]:
+        if self._seen != (variables, self._told):
+            self._seen = (dict(variables), set(self._told))
+            values = self._told | {
+                value for name, value in os.environ.items() if is_secret_name(name)
+            }
+            self._forms = tuple({form for value in values for form in _forms_of(value)})
+        return self._forms
+
+
+def _forms_of(value: str) -> Iterator[str]:
+    """As it is, as ``repr`` shows it, in JSON, in JSON within JSON, in HTML and in a URL."""
+    lines = value.splitlines() if "\n" in value else []
+    for part in (value, *(line for line in lines if len(line.strip()) >= SHORTEST_LINE)):
+        plain = part.strip().strip("\\")  # half an escape must not be taken
+        if len(plain) < SHORTEST or _NUMBER.fullmatch(plain):
+            continue
+        shown = {plain, repr(plain)[1:-1], escape(plain), quote(plain, safe="")}
+        shown |= {json.dumps(each, ensure_ascii=False)[1:-1] for each in shown}
+        for _ in range(3):  # a tool call's arguments, in a trajectory, in a detail of it
+            shown |= {json.dumps(each)[1:-1] for each in shown}
+        yield from shown
+
+
+_TOLD: set[str] = set()
+_KNOWN = _Known(_TOLD)
