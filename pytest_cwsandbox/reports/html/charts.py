@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 from markupsafe import Markup
 
 from pytest_cwsandbox.outcome import Verdict
+from pytest_cwsandbox.reports.html.document import visible
 from pytest_cwsandbox.reports.preflight import by_pass_rate
 from pytest_cwsandbox.runs.statistics import quantile
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.runs.statistics import GroupSummary
 
 NOTHING = Markup()
-ROW = 22  # pixels; of two rates in one row each has half
+QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+ROW = 22  # pixels
 COLUMNS = 140  # pixels
 BINS = 24  # at most, of a histogram
 LABELS = 6  # at most, below a histogram: a phone has no room for more
@@ -76,9 +78,7 @@ def rates_chart(rows: Sequence[RateBar], *, label: str = "Pass rate with 95% int
     if not rows:
         return NOTHING
     drawn = [_rate_row(row) for row in rows]
-    axis = Markup().join(
-        _text(share, f"{share:.0%}", 12, _anchor(share)) for share in (0, 0.25, 0.5, 0.75, 1)
-    )
+    axis = Markup().join(_text(share, f"{share:.0%}", 12, _anchor(share)) for share in QUARTERS)
     drawn.append(_row(NOTHING, _svg(axis, 16, "chart-axis"), NOTHING))
     return _figure("chart-rows", f"{label}: {_many(len(rows), 'group')}", drawn)
 
@@ -175,40 +175,35 @@ def _rate_row(row: RateBar) -> Markup:
     rates = [(row, "accent")] if row.before is None else [(row.before, "muted"), (row, "accent")]
     parts = [
         Markup('<line class="grid" x1="{0}" x2="{0}" y1="0" y2="100%"/>').format(_percent(share))
-        for share in (0, 0.25, 0.5, 0.75, 1)
+        for share in QUARTERS
     ]
-    values = []
     for place, (rate, tone) in enumerate(rates):
-        if rate.rate is None:
-            values.append(Markup("<span>-</span>"))
-            continue
-        y = ROW * (2 * place + 1) / (2 * len(rates)) + (2 * place - 1 if len(rates) > 1 else 0)
-        told = f"{row.name}: {rate}"
-        parts.append(_dot(rate.rate, rate.interval, y, tone, told))
-        values.append(_value(rate))
-    return _row(_name(row.name), _svg(Markup().join(parts), ROW), Markup(" → ").join(values))
+        parts.append(_dot(rate, ROW * (place + 0.5), tone, f"{row.name}: {rate}"))
+    values = Markup().join(map(_value, (rate for rate, _ in rates)))
+    return _row(_name(row.name), _svg(Markup().join(parts), ROW * len(rates)), values)
 
 
-def _dot(
-    rate: float, interval: tuple[float, float] | None, y: float, tone: str, told: str
-) -> Markup:
+def _dot(rate: RateBar, y: float, tone: str, told: str) -> Markup:
+    if rate.rate is None:
+        return NOTHING
     line = NOTHING
-    if interval is not None:
+    if rate.interval is not None:
         line = Markup('<line class="interval {}" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-            tone, *map(_percent, interval), y, y
+            tone, *map(_percent, rate.interval), y, y
         )
     return Markup(
         '<g>{}<circle class="dot {}" cx="{}" cy="{}" r="4.5"/><title>{}</title></g>'
-    ).format(line, tone, _percent(rate), y, _clean(told))
+    ).format(line, tone, _percent(rate.rate), y, visible(told))
 
 
 def _value(rate: RateBar) -> Markup:
-    if rate.interval is None:
-        return Markup("<span>{:.1%}</span>").format(rate.rate)
-    low, high = rate.interval
-    return Markup("<span>{:.1%} <small>{:.1f}..{:.1%}</small></span>").format(
-        rate.rate, low * 100, high
-    )
+    if rate.rate is None:
+        return Markup("<span>-</span>")
+    interval = NOTHING
+    if rate.interval is not None:
+        low, high = rate.interval
+        interval = Markup(" <small>{:.1f}..{:.1%}</small>").format(low * 100, high)
+    return Markup("<span>{:.1%}{}</span>").format(rate.rate, interval)
 
 
 def _columns(
@@ -271,7 +266,7 @@ def _position(value: float, edges: Sequence[float]) -> float:
 
 def _figure(kind: str, label: str, body: Iterable[Markup]) -> Markup:
     return Markup('<figure class="chart {}" role="img" aria-label="{}">{}</figure>').format(
-        kind, _clean(label), Markup().join(body)
+        kind, visible(label), Markup().join(body)
     )
 
 
@@ -283,7 +278,7 @@ def _row(name: Markup, plot: Markup, value: Markup) -> Markup:
 
 def _name(name: str) -> Markup:
     """The style sheet cuts a long name where the room ends; the title has all of it."""
-    return Markup('<span class="chart-name" title="{0}">{0}</span>').format(_clean(name))
+    return Markup('<span class="chart-name" title="{0}">{0}</span>').format(visible(name))
 
 
 def _svg(content: Markup, height: float, kind: str = "chart-plot") -> Markup:
@@ -296,7 +291,7 @@ def _svg(content: Markup, height: float, kind: str = "chart-plot") -> Markup:
 def _rect(x: float, width: float, y: float, height: float, kind: str, told: str) -> Markup:
     return Markup(
         '<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>'
-    ).format(kind, _percent(x), y, _percent(width), height, _clean(told))
+    ).format(kind, _percent(x), y, _percent(width), height, visible(told))
 
 
 def _text(x: float, text: str, y: float, anchor: str) -> Markup:
@@ -322,8 +317,3 @@ def _seconds(value: float) -> str:
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + "s" * (count != 1)
-
-
-def _clean(text: str) -> str:
-    """The text without characters that XML has no place for."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
