@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.runs.redaction import redact
-from pytest_cwsandbox.runs.statistics import by_group, by_metadata, summarise
+from pytest_cwsandbox.runs.statistics import by_group, by_metadata, metadata_keys, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,12 +73,17 @@ def summarise_run(
     planned: int = 0,
     retries: int = 0,
 ) -> Summary:
-    """The numbers of these records; ``ks`` are those of pass@k and pass^k."""
+    """The numbers of these records; ``ks`` are those of pass@k and pass^k.
+
+    Of ``keys`` those that no sample has group nothing: the report says so.
+    """
+    there = set(metadata_keys(records))
+    known = [key for key in keys if key in there]
     return Summary(
         run=run,
         groups=tuple(by_group(records, ks)),
         pooled=summarise("all", records, ks),
-        by=tuple(by_metadata(records, keys, ks)) if keys else (),
+        by=tuple(by_metadata(records, known, ks)) if known else (),
         keys=tuple(keys),
         checks=checks or Checks(),
         planned=planned,

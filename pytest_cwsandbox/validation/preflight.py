@@ -7,7 +7,7 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.runs.statistics import wilson
+from pytest_cwsandbox.runs.intervals import wilson
 from pytest_cwsandbox.validation.zero_variance import (
     PassRange,
     Share,
