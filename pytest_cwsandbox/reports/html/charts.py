@@ -248,7 +248,8 @@ def _edges(low: float, high: float) -> list[float]:
         edges = [step * 10.0**decade for decade in decades for step in steps]
         first = max(place for place, edge in enumerate(edges) if edge <= floor or place == 0)
         last = next(place for place, edge in enumerate(edges) if edge > high or edge is edges[-1])
-        return edges[first : last + 1]
+        edges = edges[first : last + 1]
+        return [0.0, *edges[1:]] if low < edges[0] else edges
     raw = max(high - low, 0.001) / 12
     scale = 10.0 ** math.floor(math.log10(raw))
     step = next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= raw)

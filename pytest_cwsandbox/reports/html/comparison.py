@@ -12,7 +12,7 @@ from pytest_cwsandbox.runs.lines import natural
 from pytest_cwsandbox.runs.statistics import by_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from markupsafe import Markup
@@ -121,7 +121,7 @@ def _flipped(
     return Flipped(flip, problem.prompt if problem else "", changes)
 
 
-def _lost(earlier: Mapping[str, SampleRecord], later: Mapping[str, SampleRecord]) -> Iterable[str]:
+def _lost(earlier: Mapping[str, SampleRecord], later: Mapping[str, SampleRecord]) -> set[str]:
     return {
         name
         for name, record in earlier.items()
