@@ -31,8 +31,7 @@ def rates(
     say.section("cwsandbox pass rates")
     if not records:
         return
-    width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
-    say.write_line(terminal.table(summary.groups, summary.pooled, width=width, color=say.hasmarkup))
+    _tables(say, summary, records)
     if counted := terminal.verdicts(summary.groups):
         say.write_line(f"verdicts: {counted}")
     for line in terminal.models(records):
@@ -47,6 +46,26 @@ def rates(
         say.write_line(f"replayed: {replayed} samples from the journal of this run")
     say.write_line(f"checks: {summary.checks.passed} passed, {summary.checks.failed} failed")
     say.write_line(f"results: {_from_here(folder)}")
+
+
+def _tables(
+    say: pytest.TerminalReporter, summary: Summary, records: Sequence[SampleRecord]
+) -> None:
+    """The rates by group and by metadata, and what must be known to read them."""
+    width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
+    color = say.hasmarkup
+    say.write_line(terminal.table(summary.groups, summary.pooled, width=width, color=color))
+    if summary.pooled.pass_at:
+        say.write_line(terminal.passes(summary.groups, summary.pooled, width=width, color=color))
+    if summary.by:
+        say.write_line(terminal.heading(summary.keys, records), bold=True)
+        say.write_line(terminal.table(summary.by, width=width, color=color, spent=True))
+        if summary.pooled.pass_at:
+            say.write_line(terminal.passes(summary.by, width=width, color=color))
+    for line in terminal.unknown_keys(summary.keys, records):
+        say.write_line(line, yellow=True)
+    for line in terminal.notes([*summary.groups, *summary.by, summary.pooled]):
+        say.write_line(line)
 
 
 def validation_of(say: pytest.TerminalReporter, reward: str, findings: Sequence[Finding]) -> None:

@@ -3,95 +3,162 @@
 from __future__ import annotations
 
 from collections import Counter
-from io import StringIO
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.reports.columns import Column, drawn, fitting, printable
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
+from pytest_cwsandbox.runs.statistics import metadata_keys, metric
 
 LISTED = 10
+CLUSTERED = "intervals of groups with several samples per problem are clustered by problem"
+NO_METADATA = "none has any metadata: give some with record_reward(..., metadata={...})"
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.table import Table
 
     from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.runs.statistics import GroupSummary
 
 
-def table(groups: Sequence[GroupSummary], pooled: GroupSummary, *, width: int, color: bool) -> str:
-    """A table of pass rates that fits ``width`` columns, with the pooled line last."""
-    rows = [*groups, pooled] if len(groups) > 1 else groups
-    lines = _drawn(_table(rows, narrow=False), width=width, color=color)
-    if len(lines) > len(rows) + 1:  # a name was broken: fewer numbers leave it more room
-        lines = _drawn(_table(rows, narrow=True), width=width, color=color)
+def table(
+    groups: Sequence[GroupSummary],
+    pooled: GroupSummary | None = None,
+    *,
+    width: int,
+    color: bool,
+    spent: bool = False,
+) -> str:
+    """A table of pass rates that fits ``width`` columns, with the pooled line last.
+
+    ``spent`` adds what rollouts took, where there is room.
+    """
+    rows = _rows(groups, pooled)
+    columns = [
+        Column("passed", [f"{row.passed}/{row.samples}" for row in rows]),
+        Column("rate", [_share(row.pass_rate) for row in rows], styles=[_style(r) for r in rows]),
+        Column("95% interval", [_interval(row) for row in rows]),
+        Column("mean", [_number(row.mean_reward, 3) for row in rows], spare=4),
+        Column(
+            "infra",
+            [str(row.infrastructure_errors or "-") for row in rows],
+            styles=["yellow" if row.infrastructure_errors else "" for row in rows],
+        ),
+        Column("p50 s", [_number(row.p50_seconds, 2) for row in rows], spare=3),
+        Column("p95 s", [_number(row.p95_seconds, 2) for row in rows]),
+    ]
+    if spent and any(row.tokens is not None for row in rows):
+        columns.append(Column("tokens", [_number(row.tokens, 0) for row in rows], spare=1))
+    if spent and any(row.cost is not None for row in rows):
+        columns.append(Column("US $", [_number(row.cost, 2) for row in rows], spare=2))
+    names = [printable(row.group) for row in rows]
+    shown = fitting(names, columns, width=width)
+    return "\n".join(drawn(names, shown, width=width, color=color, bold=_last(rows, pooled)))
+
+
+def passes(
+    groups: Sequence[GroupSummary],
+    pooled: GroupSummary | None = None,
+    *,
+    width: int,
+    color: bool,
+) -> str:
+    """A table of pass@k and pass^k, with the pooled line last; many k's need several."""
+    rows = _rows(groups, pooled)
+    names = [printable(row.group) for row in rows]
+    columns = [Column(f"pass@{k}", [_share(r.pass_at[k]) for r in rows]) for k in rows[0].pass_at]
+    columns += [
+        Column(f"pass^{k}", [_share(row.pass_hat[k]) for row in rows])
+        for k in rows[0].pass_hat
+        if k > 1  # pass^1 is pass@1
+    ]
+    lines: list[str] = []
+    problems = Column("problems", [str(row.problems) for row in rows])
+    names_room = min(max(map(len, names)), width // 2)
+    while columns:
+        part = [problems]
+        while columns and (
+            len(part) == 1 or sum(c.width for c in [*part, columns[0]]) + names_room <= width
+        ):
+            part.append(columns.pop(0))
+        lines += drawn(names, part, width=width, color=color, bold=_last(rows, pooled))
     return "\n".join(lines)
 
 
-def _drawn(table: Table, *, width: int, color: bool) -> list[str]:
-    from rich.console import Console
+def notes(rows: Sequence[GroupSummary]) -> list[str]:
+    """What must be known to read the tables of these rows."""
+    lines = [CLUSTERED] if any(row.clustered for row in rows) else []
+    for k in sorted({k for row in rows for k in row.pass_at}):
+        if k > 1 and any(row.problems and row.pass_at[k] is None for row in rows):
+            too_few = f"where a problem has fewer than {k} samples with a reward"
+            lines.append(f"pass@{k}, pass^{k}: - {too_few}")
+    return lines
 
-    buffer = StringIO()
-    console = Console(
-        file=buffer, width=width, force_terminal=color, no_color=not color, highlight=False
-    )
-    console.print(table)
-    return [line.rstrip() for line in buffer.getvalue().strip("\n").splitlines()]
+
+def heading(keys: Sequence[str], records: Sequence[SampleRecord]) -> str:
+    """What the table of rates by metadata is by."""
+    there = metadata_keys(records)
+    return f"by {', '.join(key for key in keys if key in there)}:"
 
 
-def _table(rows: Sequence[GroupSummary], *, narrow: bool) -> Table:
-    """With fewer numbers where the names of groups need the room."""
-    from rich.table import Table
+def unknown_keys(keys: Sequence[str], records: Sequence[SampleRecord]) -> list[str]:
+    """A line about the keys to group by that no sample has."""
+    there = metadata_keys(records)
+    unknown = [key for key in keys if key not in there]
+    if not unknown:
+        return []
+    known = f"there are: {', '.join(map(printable, there))}" if there else NO_METADATA
+    return [f"--cwsandbox-group-by: no sample has {', '.join(map(printable, unknown))}; {known}"]
 
-    built = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    built.add_column("group", overflow="fold", ratio=1)
-    names = ("passed", "rate", "95% interval", "mean", "infra", "p50 s", "p95 s")
-    shown = [name for name in names if not (narrow and name in {"mean", "p50 s"})]
-    for name in shown:
-        built.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        cells = {
-            "passed": f"{row.passed}/{row.samples}",
-            "rate": "-" if row.pass_rate is None else f"{row.pass_rate:.1%}",
-            "95% interval": "-"
-            if row.interval is None
-            else f"{row.interval[0]:.1%}..{row.interval[1]:.1%}",
-            "mean": _number(row.mean_reward, 3),
-            "infra": str(row.infrastructure_errors or "-"),
-            "p50 s": _number(row.p50_seconds, 2),
-            "p95 s": _number(row.p95_seconds, 2),
-        }
-        built.add_row(
-            row.group,
-            *(cells[name] for name in shown),
-            style="bold" if row.group == "all" and len(rows) > 1 else None,
-        )
-    return built
+
+def _rows(groups: Sequence[GroupSummary], pooled: GroupSummary | None) -> list[GroupSummary]:
+    return [*groups, pooled] if pooled and len(groups) > 1 else [*groups]
+
+
+def _last(rows: Sequence[GroupSummary], pooled: GroupSummary | None) -> list[int]:
+    """The row of all samples, which is bold."""
+    return [len(rows) - 1] if pooled and len(rows) > 1 else []
+
+
+def _interval(row: GroupSummary) -> str:
+    return "-" if row.interval is None else f"{row.interval[0]:.1%}..{row.interval[1]:.1%}"
+
+
+def _style(row: GroupSummary) -> str:
+    if row.pass_rate is None:
+        return ""
+    return "green" if row.pass_rate >= 0.9 else "yellow" if row.pass_rate >= 0.5 else "red"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
 
 
 def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+    return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def models(records: Sequence[SampleRecord]) -> list[str]:
     """A line per model that was rolled out; empty without rollouts."""
     by_model: dict[str, list[SampleRecord]] = {}
     for record in records:
-        if "model" in record.metadata:
-            by_model.setdefault(record.metadata["model"], []).append(record)
+        if "model" in record.metadata and _took(record) is not None:
+            by_model.setdefault(str(record.metadata["model"]), []).append(record)
     return [line for model in sorted(by_model) for line in _model(model, by_model[model])]
 
 
-def _model(model: str, records: Sequence[SampleRecord]) -> list[str]:
-    def mean(name: str) -> float:
-        return sum(float(record.metadata[name]) for record in records) / len(records)
+def _took(record: SampleRecord) -> tuple[float, ...] | None:
+    """Turns, tool calls and tokens of a rollout; None for a sample that is of none."""
+    numbers = [metric(record, name) for name in ("turns", "tool_calls", "tokens_in", "tokens_out")]
+    known = tuple(number for number in numbers if number is not None)
+    return known if len(known) == len(numbers) else None
 
-    tokens = mean("tokens_in") + mean("tokens_out")
-    each = (
-        f"{mean('turns'):.1f} turns, {mean('tool_calls'):.1f} tool calls, {tokens:,.0f} tokens each"
-    )
+
+def _model(model: str, records: Sequence[SampleRecord]) -> list[str]:
+    took = zip(*filter(None, map(_took, records)), strict=True)
+    turns, tool_calls, *tokens = (sum(numbers) / len(records) for numbers in took)
+    each = f"{turns:.1f} turns, {tool_calls:.1f} tool calls, {sum(tokens):,.0f} tokens each"
     lines = [f"model {model}: {len(records)} rollouts, {each}"]
-    costs = [float(record.metadata["cost"]) for record in records if "cost" in record.metadata]
+    costs = [cost for record in records if (cost := metric(record, "cost")) is not None]
     if costs:
         lines.append(f"model {model}: {sum(costs):,.2f} US dollars")
     if is_scripted(model):

@@ -23,11 +23,11 @@ class GroupSummary:
     ``samples`` counts those with a reward; samples lost to infrastructure are only in
     ``infrastructure_errors``, ``verdicts`` and ``cost``, and enter no rate. ``pass_rate``, its 95 %
     interval and ``mean_reward`` are None without samples. Where problems have several samples the
-    interval is ``clustered`` by problem, else it is Wilson's. ``problems`` counts what was sampled,
-    a problem by one test and model, and ``fewest`` is the smallest number of samples of one.
-    ``pass_at`` and ``pass_hat`` hold pass@k and pass^k by k, None where a problem has fewer
-    samples. Seconds are wall time of the items' call phase. ``tokens`` is the mean of prompts and
-    answers per rollout with a reward, ``cost`` the sum in US dollars of all rollouts.
+    interval is ``clustered`` by problem, else it is Wilson's. ``problems`` counts what was sampled:
+    a problem in one test, by one model. ``pass_at`` and ``pass_hat`` hold pass@k and pass^k by k,
+    None where a problem has fewer samples. Seconds are wall time of the items' call phase.
+    ``tokens`` is the mean of prompts and answers per rollout with a reward, ``cost`` the sum in US
+    dollars of all rollouts.
     """
 
     group: str
@@ -46,7 +46,6 @@ class GroupSummary:
     tokens: float | None = None
     cost: float | None = None
     problems: int = 0
-    fewest: int = 0
 
     def to_json(self) -> dict[str, object]:
         """The fields by name; the k's of pass@k and pass^k as texts, as JSON has them."""
@@ -89,7 +88,6 @@ def summarise(group: str, records: Sequence[SampleRecord], ks: Sequence[int] = (
         tokens=sum(tokens) / len(tokens) if tokens else None,
         cost=sum(costs) if costs else None,
         problems=len(problems),
-        fewest=min((samples for _, samples in problems), default=0),
     )
 
 

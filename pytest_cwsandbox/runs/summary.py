@@ -78,7 +78,7 @@ def summarise_run(
     Of ``keys`` those that no sample has group nothing: the report says so.
     """
     there = set(metadata_keys(records))
-    known = [key for key in keys if key in there]
+    known = [key for key in dict.fromkeys(keys) if key in there]
     return Summary(
         run=run,
         groups=tuple(by_group(records, ks)),
