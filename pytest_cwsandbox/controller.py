@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -189,6 +190,7 @@ class Controller:
                 f"the results could not be written to {self._run.folder}: {error.strerror}; "
                 "choose another folder with --cwsandbox-report-dir"
             )
+        self._summarise_step()
         return result
 
     def _write(self) -> None:
@@ -199,6 +201,21 @@ class Controller:
         if self._findings:
             summary.write_findings(folder, self._findings.values())
         summary.write(folder, self._summary)
+
+    def _summarise_step(self) -> None:
+        from pytest_cwsandbox.reports import github
+
+        try:
+            github.step_summary(
+                os.environ,
+                self._summary,
+                [entry.record for entry in self._entries.values()],
+                list(self._findings.values()),
+                folder=self._run.folder,
+                reward=self._settings.reward,
+            )
+        except OSError as error:
+            self._say(f"{github.VARIABLE}: {error.filename} cannot be written: {error.strerror}")
 
     def _checks_alone(self) -> Checks:
         others = self._skipped | self._entries.keys()

@@ -179,6 +179,13 @@ OPTIONS = (
         "auto|on|off",
         choices=("auto", "on", "off"),
     ),
+    Option(
+        "junit-properties",
+        "whether test cases in the file of --junitxml carry the sample's reward, verdict and tags "
+        "as properties (default: yes); Jenkins' xUnit plugin takes no file that has them",
+        "yes|no",
+        choices=("yes", "no"),
+    ),
 )
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)?", re.IGNORECASE)

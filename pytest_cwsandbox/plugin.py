@@ -21,6 +21,7 @@ from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.gates import RunGates
 from pytest_cwsandbox.options import add_options
 from pytest_cwsandbox.problems import load, materialize
+from pytest_cwsandbox.reports.junit import Junit
 from pytest_cwsandbox.reports.progress import Progress
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 from pytest_cwsandbox.runs.identity import RUN, Run
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = config.stash[SETTINGS] = Settings.from_config(config)
     config.pluginmanager.register(fixtures, "cwsandbox-fixtures")
     config.pluginmanager.register(rollout_fixture, "cwsandbox-rollout-fixture")
+    if Junit.wanted(config, settings):
+        config.pluginmanager.register(Junit(), "cwsandbox-junit")
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[RUN] = Run.from_controller(workerinput)

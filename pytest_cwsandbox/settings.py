@@ -59,6 +59,7 @@ class Settings:
     pass_k: tuple[int, ...] = ()
     resume: str = ""
     progress: str = "auto"
+    junit_properties: bool = True
     explicit: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -108,6 +109,7 @@ class Settings:
             pass_k=read.numbers("pass-k"),
             resume=read.text("resume", cls.resume),
             progress=read.text("progress", cls.progress),
+            junit_properties=read.text("junit-properties", "yes") == "yes",
             explicit=frozenset(read.explicit),
         )
         if settings.base_url and not re.fullmatch(r"https?://[^/\s]+/?", settings.base_url):

@@ -2,17 +2,142 @@
 
 from __future__ import annotations
 
+import html
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from pytest_cwsandbox.reports import validation
+from pytest_cwsandbox.runs.redaction import redact
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_cwsandbox.findings import Finding
+    from pytest_cwsandbox.outcome import SampleRecord
+    from pytest_cwsandbox.runs.statistics import GroupSummary
     from pytest_cwsandbox.runs.summary import Summary
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
+LIMIT = 1 << 20  # bytes of a step's summary; GitHub shows nothing of one that is larger
+CUT = "\nThe rest was cut off: GitHub takes 1 MiB per step. All of it is in the run's folder.\n"
+FOLDED, FOLDED_END = "<details>", "\n</details>\n"
+LISTED = 200  # samples below full reward
+
+# In Markdown a numeric entity is never markup: not a table's edge, a link or a mention.
+_MARKUP = re.compile(r"[!-$&'*:-@\[-^`{-~]|(?<!\w)_|_(?!\w)")
+_HEADER = ("group", "passed", "rate", "95% interval", "mean reward", "infra", "p50 s")
 
 
-def step_summary(summary: Summary, environ: Mapping[str, str]) -> None:
-    """Append the table as Markdown to the file that ``GITHUB_STEP_SUMMARY`` names, if it does."""
-    if environ.get(VARIABLE):
-        raise NotImplementedError(summary)
+def step_summary(
+    environ: Mapping[str, str],
+    summary: Summary,
+    records: Sequence[SampleRecord],
+    findings: Sequence[Finding],
+    *,
+    folder: Path,
+    reward: str = "",
+) -> None:
+    """Append the run as Markdown to the file that ``GITHUB_STEP_SUMMARY`` names, if it does.
+
+    ``reward`` names the reward function that the findings are of. Raises ``OSError`` where the file
+    cannot be written.
+    """
+    if not environ.get(VARIABLE) or not (records or findings or summary.gates):
+        return
+    text = "\n".join(_document(summary, records, findings, folder, reward)) + "\n"
+    with Path(environ[VARIABLE]).open("ab") as file:
+        before = file.tell()
+        file.write(_fitting(("\n" if before else "") + text, LIMIT - before))
+
+
+def _fitting(text: str, room: int) -> bytes:
+    """As many whole lines as there is room for, with a note where some are missing."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= room:
+        return encoded
+    note = (FOLDED_END + CUT).encode()
+    kept = encoded[: max(0, room - len(note))]
+    kept = kept[: kept.rfind(b"\n") + 1]
+    if not kept:
+        return b""
+    return kept + (note if FOLDED.encode() in kept else CUT.encode())
+
+
+def _document(
+    summary: Summary,
+    records: Sequence[SampleRecord],
+    findings: Sequence[Finding],
+    folder: Path,
+    reward: str,
+) -> Iterator[str]:
+    if records or summary.gates:
+        yield "### Pass rates\n"
+    if records:
+        yield from _rates(summary.groups, summary.pooled)
+        if summary.by:
+            yield ""
+            yield from _rates(summary.by, None)
+    if summary.gates:
+        yield ""
+        yield from (f"- {_gate(line)}" for line in summary.gates)
+    if findings:
+        _, line = validation.verdict(reward, findings)
+        yield f"\n### Reward validation\n\n{plain(line)}"
+    report = folder / "report.html"
+    what = report if report.exists() else folder
+    if what.is_relative_to(Path.cwd()):
+        what = what.relative_to(Path.cwd())
+    yield f"\nResults: <code>{html.escape(str(what))}</code>"
+    if low := [record for record in records if record.reward is not None and record.reward < 1]:
+        yield from _low(low)
+
+
+def _rates(groups: Sequence[GroupSummary], pooled: GroupSummary | None) -> Iterator[str]:
+    yield _row(_HEADER)
+    yield _row(["---", *["---:"] * (len(_HEADER) - 1)])
+    for group in groups:
+        yield _row(_cells(group))
+    if pooled is not None and len(groups) > 1:
+        yield _row([f"**{cell}**" for cell in _cells(pooled)])
+
+
+def _cells(of: GroupSummary) -> list[str]:
+    return [
+        plain(of.group),
+        f"{of.passed}/{of.samples}",
+        "-" if of.pass_rate is None else f"{of.pass_rate:.1%}",
+        "-" if of.interval is None else f"{of.interval[0]:.1%}..{of.interval[1]:.1%}",
+        "-" if of.mean_reward is None else f"{of.mean_reward:.3f}",
+        str(of.infrastructure_errors or "-"),
+        "-" if of.p50_seconds is None else f"{of.p50_seconds:.2f}",
+    ]
+
+
+def _gate(line: str) -> str:
+    """A gate's line, with its last word in bold."""
+    what, colon, word = line.rpartition(": ")
+    return f"{plain(what)}{colon}**{plain(word)}**" if colon else plain(line)
+
+
+def _low(records: Sequence[SampleRecord]) -> Iterator[str]:
+    some = "1 sample" if len(records) == 1 else f"{len(records)} samples"
+    yield f"\n{FOLDED}<summary>{some} below full reward</summary>\n"
+    yield _row(["sample", "reward", "verdict", "detail"])
+    yield _row(["---", "---:", "---", "---"])
+    for record in records[:LISTED]:
+        cells = [record.id, f"{record.reward:g}", record.verdict, record.detail]
+        yield _row([plain(cell) for cell in cells])
+    if len(records) > LISTED:
+        yield f"\nand {len(records) - LISTED} more"
+    yield FOLDED_END.rstrip()
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def plain(text: str) -> str:
+    """The text on one line, without secrets, as Markdown that means nothing but this text."""
+    line = "".join(letter if letter.isprintable() else " " for letter in redact(text))
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", " ".join(line.split()))
