@@ -98,6 +98,7 @@ def _environment() -> Environment:
             visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
         ),
     )
+    environment.filters["visible"] = visible
     environment.filters["percent"] = lambda share, digits=1: f"{share:.{digits}%}"
     environment.filters["number"] = lambda value, digits=0: f"{value:,.{digits}f}"
     return environment

@@ -1,0 +1,167 @@
+"""What a page shows of a sample on click, packed so that ten thousand of them fit into a file.
+
+Texts are gathered into chunks of some hundred kilobytes, each compressed by gzip and written in
+base64; the browser unpacks the one that it needs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from base64 import b64encode
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from pytest_cwsandbox.reports.html.document import compact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_cwsandbox.problems import Problem
+    from pytest_cwsandbox.rollouts.recorded import RecordedTrajectory
+    from pytest_cwsandbox.runs.journal import Entry
+
+BUDGET = 15_000_000  # characters of base64 in a page
+CHUNK = 256_000  # of JSON: unpacked in a few milliseconds
+LONGEST = 100_000  # characters of one text on a page; the run's files have all
+
+
+@dataclass(slots=True)
+class Details:
+    """Details of samples, or of problems, by their place in the page's table.
+
+    They are held compressed. Where they do not all fit, those of ``expendable`` places go first.
+    """
+
+    texts: dict[int, bytes] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    expendable: set[int] = field(default_factory=set)
+
+    def put(self, place: int, detail: object, *, expendable: bool = False) -> None:
+        text = compact(shortened(detail)).encode()
+        self.texts[place] = zlib.compress(text, 1)
+        self.sizes[place] = len(text)
+        if expendable:
+            self.expendable.add(place)
+
+    def get(self, place: int) -> bytes:
+        return zlib.decompress(self.texts[place])
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Chunks in base64, each of a JSON object by place; which chunk a place is in; what is not."""
+
+    chunks: list[str]
+    chunk_of: dict[int, int]
+    left_out: list[int]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.chunks))
+
+
+def pack(details: Details, budget: int) -> Packed:
+    """As many details as ``budget`` characters hold: the largest of the expendable go first."""
+    places = sorted(details.texts)
+    packed = _pack(details, places)
+    while packed.size > budget:
+        places = _fitting(details, places, budget / packed.size)
+        packed = _pack(details, places)
+    kept = set(places)
+    left_out = [place for place in details.texts if place not in kept]
+    return Packed(packed.chunks, packed.chunk_of, left_out)
+
+
+def _fitting(details: Details, places: Sequence[int], share: float) -> list[int]:
+    """The places without as many as bring their sizes down to that share."""
+    sizes = details.sizes
+    surplus = (1 - share * 0.98) * sum(sizes[place] for place in places)
+    kept = set(places)
+    for place in sorted(places, key=lambda p: (p not in details.expendable, -sizes[p])):
+        if surplus <= 0:
+            break
+        surplus -= sizes[place]
+        kept.discard(place)
+    return [place for place in places if place in kept]
+
+
+def _pack(details: Details, places: Sequence[int]) -> Packed:
+    chunks: list[str] = []
+    chunk_of: dict[int, int] = {}
+    waiting: list[bytes] = []
+    length = 0
+    for place in places:
+        if waiting and length + details.sizes[place] > CHUNK:
+            chunks.append(_chunk(waiting))
+            waiting, length = [], 0
+        waiting.append(b'"%d":%s' % (place, details.get(place)))
+        length += details.sizes[place]
+        chunk_of[place] = len(chunks)
+    if waiting:
+        chunks.append(_chunk(waiting))
+    return Packed(chunks, chunk_of, [])
+
+
+def _chunk(members: Iterable[bytes]) -> str:
+    # No time stamp: the same run makes the same page.
+    return b64encode(gzip.compress(b"{" + b",".join(members) + b"}", 6, mtime=0)).decode()
+
+
+def shortened(value: object) -> object:
+    """The value with texts that no reader gets through cut short."""
+    if isinstance(value, str):
+        rest = len(value) - LONGEST
+        return value if rest <= 0 else f"{value[:LONGEST]}\n[{rest:,} more characters]"
+    if isinstance(value, dict):
+        return {name: shortened(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [shortened(part) for part in value]
+    return value
+
+
+def of_entry(entry: Entry) -> dict[str, object]:
+    """A sample beside its row in the table."""
+    record = entry.record
+    return {
+        "completion": record.completion,
+        "grader": record.grader,
+        "held_out": record.held_out,
+        "detail": record.detail,
+        "failure": entry.failure,
+        "ending": entry.ending,
+        "state": entry.state,
+        "attempt": entry.attempt,
+        "retries": record.retries,
+        "worker": record.worker,
+        "metadata": record.metadata,
+    }
+
+
+def of_problem(problem: Problem) -> dict[str, object]:
+    """What was asked, and how an answer is judged."""
+    return {
+        "prompt": problem.prompt,
+        "asserts": list(problem.test_list),
+        "held_out": list(problem.challenge_test_list),
+        "reference": problem.reference_solution,
+    }
+
+
+def of_trajectory(recorded: RecordedTrajectory) -> dict[str, object]:
+    """A rollout without what only a trainer needs: tools, log probabilities, token ids."""
+    trajectory = recorded.trajectory
+    left = {"submission", "model", "task_id", "source", "split", "held_out", "sample"}
+    return {
+        "stop_reason": trajectory.stop_reason.value,
+        "reward": trajectory.reward,
+        "verdict": trajectory.verdict,
+        "detail": trajectory.detail,
+        "messages": [_message(cast("dict[str, object]", each)) for each in trajectory.messages],
+        "metrics": trajectory.metrics,
+        "metadata": {k: v for k, v in trajectory.metadata.items() if k not in left},
+    }
+
+
+def _message(message: dict[str, object]) -> dict[str, object]:
+    return {name: part for name, part in message.items() if name != "reasoning_items"}

@@ -1,0 +1,299 @@
+"""The report's page: what is said where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
+
+from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.reports import validation
+from pytest_cwsandbox.reports.html import charts, details, rows
+from pytest_cwsandbox.reports.html.details import BUDGET, Details, Packed, pack
+from pytest_cwsandbox.reports.html.document import data
+from pytest_cwsandbox.reports.html.signal import signal_of
+from pytest_cwsandbox.rollouts.recorded import read_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_cwsandbox.findings import Finding
+    from pytest_cwsandbox.outcome import SampleRecord
+    from pytest_cwsandbox.reports.html.source import Source
+
+FLIPS = 50  # problems named per direction
+Tone = Literal["good", "bad", "warn", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the run comes to, large."""
+
+    tone: Tone
+    word: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number that people look for first."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A group's line in the table of rates; ``k`` holds pass@k and pass^k by their names."""
+
+    group: str
+    samples: int
+    passed: int
+    pass_rate: float | None
+    interval: tuple[float, float] | None
+    mean_reward: float | None
+    lost: int
+    median: float | None
+    p95: float | None
+    k: dict[str, float | None]
+
+    @classmethod
+    def of(cls, group: Mapping[str, object]) -> Rate:
+        """Of a group as summary.json has it."""
+        told = cast("dict[str, float | None]", group)
+        kinds = (("pass@", "pass_at"), ("pass^", "pass_hat"))
+        return cls(
+            group=str(group["group"]),
+            samples=cast("int", group["samples"]),
+            passed=cast("int", group["passed"]),
+            pass_rate=told["pass_rate"],
+            interval=cast("tuple[float, float] | None", group["interval"]),
+            mean_reward=told["mean_reward"],
+            lost=cast("int", group["infrastructure_errors"]),
+            median=told["p50_seconds"],
+            p95=told["p95_seconds"],
+            k={
+                f"{sign}{k}": value
+                for sign, name in kinds
+                for k, value in cast("dict[str, float | None]", group.get(name) or {}).items()
+            },
+        )
+
+    def bar(self) -> charts.RateBar:
+        return charts.RateBar(self.group, self.pass_rate, self.interval, self.passed, self.samples)
+
+
+def context(source: Source) -> dict[str, object]:
+    """What ``report.html.j2`` shows."""
+    records = source.records
+    told = source.summary
+    pooled = Rate.of(_group(told["all"]))
+    groups = [Rate.of(group) for group in _groups(told["groups"])]
+    by = cast("dict[str, object]", told["by"])
+    slices = [Rate.of(group) for group in _groups(by["groups"])]
+    several = [*groups, pooled] if len(groups) > 1 else groups
+    scored = [record for record in records if record.reward is not None]
+    return {
+        "run": told["run"],
+        "verdict": verdict(source, pooled),
+        "ended": source.ended,
+        "notes": source.notes,
+        "head": list(_head(source)),
+        "provenance": list(_facts(source.provenance)),
+        "tiles": list(_tiles(source, pooled)),
+        "rates": several,
+        "slices": slices,
+        "slice_keys": ", ".join(cast("list[str]", by["keys"])),
+        "rates_chart": charts.rates_chart([rate.bar() for rate in several]),
+        "slices_chart": charts.rates_chart([rate.bar() for rate in slices]),
+        "verdict_chart": charts.verdict_chart(Counter(r.verdict for r in records if r.verdict)),
+        "latency_chart": charts.latency_histogram(record.seconds for record in scored),
+        "signal": signal_of(records),
+        "comparison": told["comparison"],
+        "flips": FLIPS,
+        **_validation(source.findings),
+        **_samples(source),
+    }
+
+
+def verdict(source: Source, pooled: Rate) -> Verdict:
+    """The gates' lines under a word that agrees with the exit code."""
+    lines = tuple(cast("list[str]", source.summary["gates"]))
+    checks = cast("dict[str, int]", source.summary["checks"])
+    failed = checks["failed"]
+    if not source.ended:
+        done = f"{len(source.entries):,}"
+        of = f" of {source.planned:,}" if source.planned else ""
+        return Verdict("warn", "The run did not end", (f"{done}{of} samples were recorded",))
+    if failed:
+        lines += (f"checks: {checks['passed']} passed, {failed} failed",)
+    if any(line.endswith("MISSED") for line in lines):
+        return Verdict("bad", "Gate missed", lines)
+    if failed:
+        return Verdict("bad", "A check failed" if failed == 1 else "Checks failed", lines)
+    if any(line.endswith("INCONCLUSIVE") for line in lines):
+        return Verdict("warn", "Inconclusive", lines)
+    if any(not line.startswith("infrastructure:") for line in lines):
+        return Verdict("good", "Gates met", lines)
+    passed = "no gate was set" if pooled.samples else "no sample has a reward"
+    return Verdict("", passed[0].upper() + passed[1:], lines)
+
+
+def _group(told: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", told)
+
+
+def _groups(told: object) -> Sequence[Mapping[str, object]]:
+    return cast("Sequence[Mapping[str, object]]", told)
+
+
+def _head(source: Source) -> Iterator[tuple[str, str]]:
+    """The line below the title: what ran, on what."""
+    models = {r.metadata["model"] for r in source.records if "model" in r.metadata}
+    if models:
+        yield "model", ", ".join(sorted(models))
+    for name in ("started", "backend", "image", "command"):
+        value = source.provenance.get(name)
+        if isinstance(value, list):
+            yield name, " ".join(map(str, value))
+        elif isinstance(value, str | int | float) and value != "":
+            yield name, str(value)
+
+
+def _facts(value: object, name: str = "") -> Iterator[tuple[str, str]]:
+    """Nested JSON as lines, each with the way to it."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _facts(part, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        yield name, " ".join(map(str, value))
+    elif value is not None and value != "":
+        yield name, str(value)
+
+
+def _tiles(source: Source, pooled: Rate) -> Iterator[Tile]:
+    records = source.records
+    if pooled.pass_rate is not None:
+        low, high = pooled.interval or (0.0, 1.0)
+        yield Tile("pass rate", f"{pooled.pass_rate:.1%}", f"{low:.1%} to {high:.1%}")
+    note = f"of {source.planned:,} planned" if source.planned > len(records) else ""
+    yield Tile("samples", f"{len(records):,}", note or f"{pooled.passed:,} passed")
+    if problems := {record.problem for record in records if record.problem}:
+        yield Tile("problems", f"{len(problems):,}")
+    if pooled.mean_reward is not None:
+        yield Tile("mean reward", f"{pooled.mean_reward:.3f}")
+    share = pooled.lost / len(records) if records else 0.0
+    yield Tile("lost to infrastructure", f"{pooled.lost:,}", f"{share:.1%}" if pooled.lost else "")
+    yield Tile("retries made good", f"{cast('int', source.summary['retries']):,}")
+    tokens = sum(_number(r, "tokens_in") + _number(r, "tokens_out") for r in records)
+    rollouts = sum("tokens_in" in record.metadata for record in records)
+    if rollouts:
+        yield Tile("tokens", _short(tokens), f"{tokens / rollouts:,.0f} per rollout")
+    if any("cost" in record.metadata for record in records):
+        yield Tile("cost", f"${sum(_number(record, 'cost') for record in records):,.2f}")
+    if pooled.median is not None:
+        yield Tile("median seconds", f"{pooled.median:.2f}", f"95%: {pooled.p95:.2f}")
+
+
+def _number(record: SampleRecord, name: str) -> float:
+    try:
+        return float(record.metadata.get(name, 0))
+    except ValueError:
+        return 0.0  # a test may use the name for something else
+
+
+def _short(count: float) -> str:
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if count >= unit:
+            return f"{count / (unit if name != 'k' else 1e3):.1f}{name}"
+    return f"{count:,.0f}"
+
+
+def _validation(findings: Sequence[Finding]) -> dict[str, object]:
+    if not findings:
+        return {"findings": []}
+    ready, line = validation.verdict("the reward function", findings)
+    return {
+        "findings": [
+            {
+                "check": check,
+                "items": len(of),
+                "bad": sum(finding.status == "bad" for finding in of),
+                "unknown": sum(finding.status == "not checkable" for finding in of),
+                "good": sum(finding.good for finding in of),
+                "total": sum(finding.total for finding in of),
+            }
+            for check in validation.ORDER
+            if (of := [finding for finding in findings if finding.check == check])
+        ],
+        "reward_ready": ready,
+        "reward_verdict": line,
+        "exploits": validation.exploits(findings),
+        "complaints": validation.complaints(findings),
+    }
+
+
+def _samples(source: Source) -> dict[str, object]:
+    """The table's data, and the details of its samples as far as the page can hold them."""
+    records = source.records
+    table = rows.table(records)
+    entries, problems = Details(), Details()
+    for place, entry in enumerate(source.entries):
+        passed = entry.record.reward is not None and entry.record.reward >= 1
+        entries.put(place, details.of_entry(entry), expendable=passed)
+    for place, name in enumerate(cast("list[str]", table["problems"])):
+        if name in source.problems:
+            problems.put(place, details.of_problem(source.problems[name]))
+    packed = {"problems": pack(problems, BUDGET // 4)}
+    packed["entries"] = pack(entries, BUDGET - packed["problems"].size)
+    left = BUDGET - packed["problems"].size - packed["entries"].size
+    packed["trajectories"] = pack(_trajectories(source), left)
+    table["chunks"] = {
+        name: [of.chunk_of.get(place, -1) for place in range(_length(table, name))]
+        for name, of in packed.items()
+    }
+    return {
+        "samples": len(records),
+        "table": data(table),
+        "chunks": {name: of.chunks for name, of in packed.items()},
+        "left_out": _left_out(packed),
+    }
+
+
+def _length(table: Mapping[str, object], name: str) -> int:
+    return len(cast("list[object]", table["problems" if name == "problems" else "rows"]))
+
+
+def _trajectories(source: Source) -> Details:
+    found = Details()
+    if next(source.folder.glob("trajectories-*.jsonl"), None) is None:
+        return found
+    place_of = {record.id: place for place, record in enumerate(source.records)}
+    rollouts: dict[int, list[object]] = {}
+    try:
+        recorded = read_run(source.folder, source.notes.append)
+    except UserError as error:
+        source.notes.append(str(error))
+        return found
+    for each in recorded:
+        place = place_of.get(each.id, place_of.get(each.id.rpartition("#")[0]))
+        if place is not None:
+            rollouts.setdefault(place, []).append(details.of_trajectory(each))
+    for place, several in sorted(rollouts.items()):
+        reward = source.entries[place].record.reward
+        found.put(place, several, expendable=reward is not None and reward >= 1)
+    return found
+
+
+def _left_out(packed: Mapping[str, Packed]) -> list[str]:
+    what = {
+        "problems": "prompts of {} problems: problems.jsonl",
+        "entries": "completions of {} samples: samples.jsonl",
+        "trajectories": "trajectories of {} samples: trajectories-*.jsonl",
+    }
+    return [
+        text.format(f"{len(packed[name].left_out):,}")
+        for name, text in what.items()
+        if packed[name].left_out
+    ]

@@ -1,0 +1,106 @@
+"""What a report is made of: everything that a run's folder holds, however far the run got."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.findings import Finding
+from pytest_cwsandbox.runs import journal, lines, plan, summary
+from pytest_cwsandbox.runs.summary import FINDINGS, SUMMARY, summarise_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_cwsandbox.outcome import SampleRecord
+    from pytest_cwsandbox.problems import Problem
+    from pytest_cwsandbox.runs.journal import Entry
+
+PROVENANCE = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run. ``entries`` are in the order of their ids; ``summary`` has summary.json's form.
+
+    ``ended`` is False for a run that was killed or still goes on: its summary is then of the
+    samples so far, without a verdict. ``notes`` say what of the folder could not be read.
+    """
+
+    folder: Path
+    entries: list[Entry]
+    summary: Mapping[str, object]
+    ended: bool
+    planned: int
+    problems: dict[str, Problem]
+    provenance: Mapping[str, object]
+    findings: list[Finding]
+    notes: list[str]
+
+    @property
+    def records(self) -> list[SampleRecord]:
+        return [entry.record for entry in self.entries]
+
+
+def read(folder: Path) -> Source:
+    """Read the run's folder. Raises ``UserError`` where it holds neither samples nor findings."""
+    notes: list[str] = []
+    findings = _findings(folder)
+    if findings and not journal.exists(folder):
+        entries = []
+    else:
+        entries = sorted(
+            journal.read(folder, notes.append).values(),
+            key=lambda entry: lines.natural(entry.record.id),
+        )
+    planned = len(plan.read(folder))
+    told = summary.read(folder)
+    ended = bool(told) and _tells_of(told, len(entries))
+    if not ended:
+        if told:
+            notes.append(f"{SUMMARY} is of an earlier end of this run and is left out")
+        records = [entry.record for entry in entries]
+        retries = sum(record.retries for record in records)
+        computed = summarise_run(folder.name, records, planned=planned, retries=retries)
+        told = json.loads(json.dumps(computed.to_json()))
+    return Source(
+        folder=folder,
+        entries=entries,
+        summary=told,
+        ended=ended,
+        planned=planned,
+        problems=plan.read_problems(folder),
+        provenance=_provenance(folder, notes),
+        findings=findings,
+        notes=notes,
+    )
+
+
+def _tells_of(told: Mapping[str, object], samples: int) -> bool:
+    """Whether the summary counts all the samples: a run that is continued has more."""
+    pooled = cast("Mapping[str, int]", told["all"])
+    return pooled["samples"] + pooled["infrastructure_errors"] == samples
+
+
+def _findings(folder: Path) -> list[Finding]:
+    file = folder / FINDINGS
+    if not file.exists():
+        return []
+    return [Finding.from_json(row) for _, row in lines.read(file, lambda _: None)]
+
+
+def _provenance(folder: Path, notes: list[str]) -> Mapping[str, object]:
+    file = folder / PROVENANCE
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        notes.append(f"{PROVENANCE} cannot be read: {error}")
+        return {}
+    if not isinstance(told, dict):
+        raise UserError(f"{file}: must be a JSON object, got {type(told).__name__}")
+    return told
