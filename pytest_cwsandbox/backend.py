@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["local", "hosted"]
 HOSTED_IMAGE = "python:3.11"
+HOSTED_ADDRESS = "https://api.cwsandbox.com"
 REACH_SECONDS = 10.0
 USED = "backend.used"
 _VARIABLES = (
@@ -182,9 +183,7 @@ def hosted(options: BackendOptions) -> tuple[str, AuthStrategy]:
     """Address and credentials of the hosted service; raises ``BackendError`` without any."""
     from cwsandbox import AuthStrategy
 
-    address = (
-        options.base_url or os.environ.get("CWSANDBOX_BASE_URL") or "https://api.cwsandbox.com"
-    )
+    address = options.base_url or os.environ.get("CWSANDBOX_BASE_URL") or HOSTED_ADDRESS
     if options.auth == "wandb":
         return address, AuthStrategy.WANDB
     if not os.environ.get("CWSANDBOX_API_KEY"):

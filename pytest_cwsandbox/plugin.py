@@ -21,6 +21,7 @@ from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.gates import RunGates
 from pytest_cwsandbox.options import add_options
 from pytest_cwsandbox.problems import load, materialize
+from pytest_cwsandbox.provenance import RunFile, hide_secrets
 from pytest_cwsandbox.reports.junit import Junit
 from pytest_cwsandbox.reports.progress import Progress
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
@@ -41,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in (parametrize.PROBLEMS_MARKER, parametrize.TASKS_MARKER):
         config.addinivalue_line("markers", marker)
     settings = config.stash[SETTINGS] = Settings.from_config(config)
+    hide_secrets(settings)
     config.pluginmanager.register(fixtures, "cwsandbox-fixtures")
     config.pluginmanager.register(rollout_fixture, "cwsandbox-rollout-fixture")
     if Junit.wanted(config, settings):
@@ -61,6 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(gates, "cwsandbox-gates")
     controller = Controller(settings, run, gates)
     config.pluginmanager.register(controller, "cwsandbox-controller")
+    if not (config.option.collectonly or config.option.help):
+        config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
     if Progress.wanted(config, settings):
         config.pluginmanager.register(Progress(config, settings, run), "cwsandbox-progress")
     if config.pluginmanager.hasplugin("xdist"):

@@ -6,7 +6,7 @@ report, ``report.cwsandbox``, carries what the controller needs; it crosses xdis
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, SupportsFloat
 
 import pytest
@@ -44,7 +44,8 @@ ROLLOUT_METRICS = (
 class Recorded:
     """What is known of an item while it runs. ``reward`` is None for an infrastructure failure.
 
-    ``graded`` holds what the item's grades were of, to be found again by their outcomes.
+    ``graded`` holds what the item's grades were of, to be found again by their outcomes;
+    ``retries`` are those of anything but grades.
     """
 
     rewarded: bool = False
@@ -67,16 +68,29 @@ class Recorded:
     replayed: bool = False
     graded: list[Graded] = field(default_factory=list)
 
+    @property
+    def made_good(self) -> int:
+        """Failures of the infrastructure that retries made good."""
+        outcomes = [graded.outcome for graded in self.graded]
+        return self.retries + sum(outcome.retries for outcome in outcomes if outcome)
+
 
 @dataclass(frozen=True, slots=True)
 class Graded:
     """A grade that an item asked for."""
 
-    outcome: Outcome
+    future: Future[Outcome]
     grader: str
     problem: str
     completion: str
     held_out: bool
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """None while it is under way, and where it failed."""
+        future = self.future
+        failed = not future.done() or future.cancelled() or future.exception() is not None
+        return None if failed else future.result()
 
 
 FINDING = pytest.StashKey[Finding]()
@@ -108,14 +122,7 @@ def note_grade(
     held_out: bool = False,
 ) -> None:
     """Remember what is graded, for the case that the outcome becomes the item's reward."""
-
-    def graded(done: Future[Outcome]) -> None:
-        if not done.cancelled() and done.exception() is None:
-            recorded = of(item)
-            recorded.retries += done.result().retries
-            recorded.graded.append(Graded(done.result(), grader, problem, completion, held_out))
-
-    future.add_done_callback(graded)
+    of(item).graded.append(Graded(future, grader, problem, completion, held_out))
 
 
 def record(
@@ -142,7 +149,7 @@ def record(
     recorded.metadata = {**(metadata or {})}
     recorded.grader, recorded.completion, recorded.held_out = "", "", False
     for graded in recorded.graded:
-        if graded.outcome is value:
+        if value is not None and graded.outcome is value:
             recorded.problem = graded.problem
             recorded.grader, recorded.completion = graded.grader, graded.completion
             recorded.held_out = graded.held_out
@@ -156,16 +163,19 @@ def write_plan(session: pytest.Session) -> None:
         return
     planned = []
     problems: dict[str, Problem] = {}
+    tasks: dict[str, dict[str, object]] = {}
     for item in session.items:
         if SAMPLED.isdisjoint(getattr(item, "fixturenames", ())):
             continue
         goal = goal_of(item)
         if isinstance(goal, Problem):
             problems[goal.id] = goal
+        if isinstance(goal, Task):
+            tasks[goal.id] = asdict(goal)
         name = goal.id if goal else ""
         planned.append(Planned(item.nodeid, group_of(item, goal), name, _number(item)))
     if planned:
-        plan.write(run.folder, planned, problems)
+        plan.write(run.folder, planned, problems, tasks)
 
 
 def trajectory_id(item: pytest.Item) -> str:
@@ -284,7 +294,7 @@ def _sample(item: pytest.Item, recorded: Recorded) -> SampleRecord:
         grader=recorded.grader,
         completion=recorded.completion,
         held_out=recorded.held_out,
-        retries=recorded.retries,
+        retries=recorded.made_good,
     )
 
 

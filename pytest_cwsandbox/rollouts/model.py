@@ -71,8 +71,8 @@ def openai_policy(
             f"{_shown(options.base_url)!r} is no address of an endpoint: "
             "--cwsandbox-model-base-url takes one such as http://127.0.0.1:8000/v1"
         )
-    is_openai = host == "api.openai.com" or host.endswith(".api.openai.com")
-    options = replace(options, api=options.api or ("responses" if is_openai else "chat"))
+    is_openai = _is_openai(host)
+    options = replace(options, api=options.api or _usual_api(host))
     if not options.model:
         raise EndpointError("no model is named: give one with --cwsandbox-model")
     if options.api not in {"responses", "chat"}:
@@ -117,6 +117,20 @@ def _settled(options: ModelOptions, base_url: str, api_key: str) -> ModelOptions
     url = base_url or options.base_url or environ.get("OPENAI_BASE_URL", "").strip() or OPENAI
     key = api_key or options.api_key or environ.get("OPENAI_API_KEY", "")
     return replace(options, base_url=url, api_key=key.strip())
+
+
+def resolved(options: ModelOptions) -> ModelOptions:
+    """The same with the address and the API that ``openai_policy`` would take."""
+    options = _settled(options, "", "")
+    return replace(options, api=options.api or _usual_api(_host(options.base_url)))
+
+
+def _is_openai(host: str) -> bool:
+    return host == "api.openai.com" or host.endswith(".api.openai.com")
+
+
+def _usual_api(host: str) -> str:
+    return "responses" if _is_openai(host) else "chat"
 
 
 def _check_body(options: ModelOptions) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PLAN = "plan.jsonl"
 PROBLEMS = "problems.jsonl"
+TASKS = "tasks.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,16 @@ class Planned:
     sample: int
 
 
-def write(folder: Path, planned: Iterable[Planned], problems: Mapping[str, Problem]) -> None:
-    """Write the plan, and the problems by their id; one process of a run does."""
+def write(
+    folder: Path,
+    planned: Iterable[Planned],
+    problems: Mapping[str, Problem],
+    tasks: Mapping[str, Mapping[str, object]],
+) -> None:
+    """Write the plan, and the problems and tasks by their id; one process of a run does."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / PROBLEMS, ({"id": name, **problems[name].to_json()} for name in problems))
+    _write(folder / TASKS, ({"id": name, **tasks[name]} for name in tasks))
     _write(folder / PLAN, (asdict(each) for each in planned))
 
 
@@ -63,6 +70,11 @@ def read_problems(folder: Path) -> dict[str, Problem]:
         except TypeError as error:
             raise ProblemFileError(f"{where}: no problem: {error}") from None
     return found
+
+
+def read_tasks(folder: Path) -> dict[str, dict[str, object]]:
+    """The run's tasks by id, as JSON."""
+    return {str(row.pop("id", "")): row for _, row in _read(folder / TASKS)}
 
 
 def _write(file: Path, rows: Iterable[Mapping[str, object]]) -> None:

@@ -191,5 +191,5 @@ def test_hostile_texts_cost_no_more_than_their_length(
         runs = timeit.repeat(lambda: redact(text), timer=time.process_time, number=3, repeat=5)
         return min(runs)
 
-    short, long = part * (10_000 // len(part)), part * (160_000 // len(part))
+    short, long = part * (2_000 // len(part)), part * (32_000 // len(part))
     assert cost(long) < 100 * cost(short)  # 16 where it is linear, 256 where it is quadratic

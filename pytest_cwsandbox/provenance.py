@@ -1,0 +1,169 @@
+"""run.json of a test run: written before the first item runs, completed when the run ends."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from pytest_cwsandbox.backend import HOSTED_ADDRESS, HOSTED_IMAGE, local_image
+from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.rollouts.model import resolved
+from pytest_cwsandbox.rollouts.scripted import is_scripted
+from pytest_cwsandbox.runs import plan, provenance, redaction
+from pytest_cwsandbox.runs.provenance import Provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from xdist.workermanage import WorkerController
+
+    from pytest_cwsandbox.runs.identity import Run
+    from pytest_cwsandbox.settings import Settings
+
+PLANNER = "gw0"  # the worker that writes the plan
+
+
+def hide_secrets(settings: Settings) -> None:
+    """Let no file of the run hold what the options of the model keep secret."""
+    model = settings.model
+    try:
+        password = urlsplit(model.base_url).password
+    except ValueError:  # no address: who uses it says so
+        password = None
+    redaction.hide({"extra_body": model.extra_body, "password": password})
+
+
+class RunFile:
+    """Registered in the controller."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, run: Run) -> None:
+        """Raise ``pytest.UsageError`` where a run cannot be continued with these settings."""
+        self._config = config
+        self._settings = settings
+        self._run = run
+        self._written = False
+        self._before: Provenance | None = None
+        self._planned: dict[str, bytes] = {}  # the files of the plan that is to be kept
+        if settings.resume:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        folder = self._run.folder
+        try:
+            before = provenance.read(folder)
+        except UserError as error:
+            raise pytest.UsageError(f"--cwsandbox-resume: {error}") from error
+        if before is None:  # killed before there was one
+            return
+        now = self._now()
+        if found := provenance.conflicts(before, now):
+            raise self._refusal(before, found)
+        found = provenance.differences(before, now)
+        for line in found:
+            self._warn(f"--cwsandbox-resume: {line}")
+        self._before = replace(
+            before,
+            ended=None,
+            exit_status=None,
+            resumed=(*before.resumed, now.started),
+            differences=(*before.differences, *found),
+        )
+        files = (folder / name for name in (plan.PLAN, plan.PROBLEMS, plan.TASKS))
+        self._planned = {file.name: file.read_bytes() for file in files if file.exists()}
+
+    @staticmethod
+    def _refusal(before: Provenance, found: list[str]) -> pytest.UsageError:
+        return pytest.UsageError(
+            f"--cwsandbox-resume: {before.run} cannot be continued: {'; '.join(found)}: resume "
+            f"with the command line of the run: {shlex.join(before.command)}"
+        )
+
+    def _now(self) -> Provenance:
+        settings, model = self._settings, resolved(self._settings.model)
+        kind = settings.backend_options.choose(os.environ)
+        hosted = kind == "hosted"
+        address = settings.base_url or os.environ.get("CWSANDBOX_BASE_URL") or HOSTED_ADDRESS
+        invoked = self._config.invocation_params
+        now = Provenance(
+            run=self._run.id,
+            started=provenance.now(),
+            command=tuple(redaction.redact_command(["pytest", *map(str, invoked.args)])),
+            tags=settings.tags,
+            backend=kind,
+            base_url=address if hosted else "",
+            image=settings.image or (HOSTED_IMAGE if hosted else local_image()),
+            cpu_limit=settings.cpu_limit,
+            wall_limit=settings.wall_limit,
+            memory_limit=settings.memory_limit,
+            retries=settings.retries,
+            problems=settings.problems,
+            split=settings.split,
+            limit=settings.limit,
+            tasks=settings.tasks,
+            reward=settings.reward,
+            reward_hash=provenance.code_hash(settings.reward, (invoked.dir, self._config.rootpath)),
+            model=model.model,
+            model_base_url="" if is_scripted(model.model) else model.base_url,
+            model_api=model.api,
+            temperature=model.temperature,
+            top_p=model.top_p,
+            max_tokens=model.max_tokens,
+            seed=model.seed,
+            extra_body=dict(model.extra_body),
+            max_tool_calls=settings.limits.tool_calls,
+            max_turns=settings.limits.turns,
+            max_total_tokens=settings.limits.total_tokens,
+            rollout_timeout=settings.limits.wall_seconds,
+            visible_asserts=settings.visible_asserts,
+        )
+        return provenance.with_surroundings(now, self._config.rootpath)
+
+    @pytest.hookimpl(trylast=True)  # after the plan is written; under xdist workers collect
+    def pytest_collection_finish(self) -> None:
+        self._begin()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: WorkerController) -> None:
+        if node.gateway.id == PLANNER:
+            self._begin()
+
+    def _begin(self) -> None:
+        folder = self._run.folder
+        if not (folder / plan.PLAN).exists():
+            return
+        now = provenance.with_content(self._before or self._now(), folder)
+        if self._before and (found := provenance.content_conflicts(self._before, now)):
+            for name, content in self._planned.items():
+                (folder / name).write_bytes(content)
+            raise self._refusal(self._before, found)
+        numbers = sorted({planned.sample for planned in plan.read(folder).values()})
+        if now.seed is not None:
+            seeds = {str(number): now.seed + number for number in numbers}
+            now = replace(now, seeds=seeds)
+        try:
+            provenance.write(folder, now)
+        except OSError as error:
+            raise pytest.UsageError(
+                f"{folder}: cannot be written: {error.strerror}; choose another folder with "
+                "--cwsandbox-report-dir"
+            ) from error
+        self._written = True
+
+    @pytest.hookimpl(wrapper=True)  # outside the controller's, which settles the exit status
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        result = yield
+        try:
+            if self._written:
+                provenance.ended(self._run.folder, int(session.exitstatus))
+        except (OSError, UserError) as error:
+            self._warn(f"{provenance.FILE} could not be completed: {error}")
+        return result
+
+    def _warn(self, line: str) -> None:
+        warning = pytest.PytestWarning(f"cwsandbox: {line}")
+        self._config.issue_config_time_warning(warning, stacklevel=2)
