@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_cwsandbox.reports.html.source import Source
+
 REPORT = "report.html"
 
 
@@ -15,15 +17,20 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
 
     Raises ``UserError`` for a folder that holds no run, or files that cannot be read.
     """
-    from pytest_cwsandbox.reports.html import document, page, source
+    from pytest_cwsandbox.reports.html import source
 
-    file = output or folder / REPORT
-    run = source.read(folder)
+    return write(source.read(folder), output or folder / REPORT)
+
+
+def write(run: Source, output: Path) -> Path:
+    """Write the report of a run that was read."""
+    from pytest_cwsandbox.reports.html import document, page
+
     document.write(
-        file,
+        output,
         "report.html.j2",
         page.context(run),
         styles=("report.css",),
         scripts=("text.js", "sample.js", "table.js") if run.entries else (),
     )
-    return file
+    return output

@@ -12,26 +12,29 @@ from pytest_cwsandbox.runs import journal, lines, plan, summary
 from pytest_cwsandbox.runs.summary import FINDINGS, SUMMARY, summarise_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.runs.journal import Entry
+    from pytest_cwsandbox.runs.summary import Summary
 
 PROVENANCE = "run.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run. ``entries`` are in the order of their ids; ``summary`` has summary.json's form.
+    """A run. ``entries`` are in the order of their ids; ``numbers`` are the rates.
 
+    ``summary`` has summary.json's form, with what only the end of the run knew.
     ``ended`` is False for a run that was killed or still goes on: its summary is then of the
     samples so far, without a verdict. ``notes`` say what of the folder could not be read.
     """
 
     folder: Path
     entries: list[Entry]
+    numbers: Summary
     summary: Mapping[str, object]
     ended: bool
     planned: int
@@ -45,31 +48,44 @@ class Source:
         return [entry.record for entry in self.entries]
 
 
-def read(folder: Path) -> Source:
-    """Read the run's folder. Raises ``UserError`` where it holds neither samples nor findings."""
+def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Source:
+    """Read a run's folder, or one file of its samples with what is beside it.
+
+    ``keys`` and ``ks`` are those of ``summarise_run``, in place of those that the run had. Raises
+    ``UserError`` where there are neither samples nor findings.
+    """
+    folder = path if path.is_dir() else path.parent
     notes: list[str] = []
     findings = _findings(folder)
-    if findings and not journal.exists(folder):
+    if findings and path.is_dir() and not journal.exists(path):
         entries = []
     else:
         entries = sorted(
-            journal.read(folder, notes.append).values(),
+            journal.read(path, notes.append).values(),
             key=lambda entry: lines.natural(entry.record.id),
         )
+    records = [entry.record for entry in entries]
     planned = len(plan.read(folder))
     told = summary.read(folder)
     ended = bool(told) and _tells_of(told, len(entries))
-    if not ended:
-        if told:
-            notes.append(f"{SUMMARY} is of an earlier end of this run and is left out")
-        records = [entry.record for entry in entries]
-        retries = sum(record.retries for record in records)
-        computed = summarise_run(folder.name, records, planned=planned, retries=retries)
-        told = json.loads(json.dumps(computed.to_json()))
+    if told and not ended:
+        notes.append(f"{SUMMARY} is of an earlier end of this run and is left out")
+    had_keys, had_ks = _asked(told) if ended else ((), ())
+    numbers = summarise_run(
+        folder.resolve().name,
+        records,
+        keys=keys or had_keys,
+        ks=ks or had_ks,
+        planned=planned,
+        retries=sum(record.retries for record in records),
+    )
+    computed = json.loads(json.dumps(numbers.to_json()))
+    kept = ("run", "checks", "planned", "retries", "gates", "comparison") if ended else ()
     return Source(
         folder=folder,
         entries=entries,
-        summary=told,
+        numbers=numbers,
+        summary={**computed, **{name: told[name] for name in kept}},
         ended=ended,
         planned=planned,
         problems=plan.read_problems(folder),
@@ -77,6 +93,13 @@ def read(folder: Path) -> Source:
         findings=findings,
         notes=notes,
     )
+
+
+def _asked(told: Mapping[str, object]) -> tuple[list[str], list[int]]:
+    """The keys and the k's that a summary was made with."""
+    by = cast("Mapping[str, list[str]]", told["by"])
+    pooled = cast("Mapping[str, Mapping[str, float | None]]", told["all"])
+    return by["keys"], [int(k) for k in pooled["pass_at"]]
 
 
 def _tells_of(told: Mapping[str, object], samples: int) -> bool:
