@@ -7,6 +7,8 @@ import click
 from pytest_cwsandbox.cli.export import export_
 from pytest_cwsandbox.cli.grading import doctor, grade
 from pytest_cwsandbox.cli.preflight import preflight
+from pytest_cwsandbox.cli.reporting import report
+from pytest_cwsandbox.cli.rescoring import rescore
 from pytest_cwsandbox.cli.sandboxes import cleanup, ps
 from pytest_cwsandbox.cli.serving import serve
 
@@ -17,5 +19,5 @@ def main() -> None:
     """Evaluate code agents and their reward functions in CoreWeave sandboxes."""
 
 
-for command in (doctor, serve, grade, preflight, export_, ps, cleanup):
+for command in (doctor, serve, grade, preflight, report, export_, ps, cleanup):
     main.add_command(command)

@@ -14,10 +14,27 @@ CLUSTERED = "intervals of groups with several samples per problem are clustered 
 NO_METADATA = "none has any metadata: give some with record_reward(..., metadata={...})"
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.runs.statistics import GroupSummary
+    from pytest_cwsandbox.runs.summary import Summary
+
+
+def tables(
+    summary: Summary, records: Sequence[SampleRecord], *, width: int, color: bool
+) -> Iterator[tuple[str, str]]:
+    """The rates by group and by metadata, and what must be known to read them: text and style."""
+    yield table(summary.groups, summary.pooled, width=width, color=color), ""
+    if summary.pooled.pass_at:
+        yield passes(summary.groups, summary.pooled, width=width, color=color), ""
+    if summary.by:
+        yield heading(summary.keys, records), "bold"
+        yield table(summary.by, width=width, color=color, spent=True), ""
+        if summary.pooled.pass_at:
+            yield passes(summary.by, width=width, color=color), ""
+    yield from ((line, "yellow") for line in unknown_keys(summary.keys, records))
+    yield from ((line, "") for line in notes([*summary.groups, *summary.by, summary.pooled]))
 
 
 def table(

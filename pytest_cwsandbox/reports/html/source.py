@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.errors import UserError
@@ -79,8 +79,10 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
         planned=planned,
         retries=sum(record.retries for record in records),
     )
+    if ended:
+        numbers = replace(numbers, gates=tuple(cast("list[str]", told["gates"])))
     computed = json.loads(json.dumps(numbers.to_json()))
-    kept = ("run", "checks", "planned", "retries", "gates", "comparison") if ended else ()
+    kept = ("run", "checks", "planned", "retries", "comparison") if ended else ()
     return Source(
         folder=folder,
         entries=entries,
