@@ -183,7 +183,7 @@ def hosted(options: BackendOptions) -> tuple[str, AuthStrategy]:
     """Address and credentials of the hosted service; raises ``BackendError`` without any."""
     from cwsandbox import AuthStrategy
 
-    address = options.base_url or os.environ.get("CWSANDBOX_BASE_URL") or HOSTED_ADDRESS
+    address = hosted_address(options)
     if options.auth == "wandb":
         return address, AuthStrategy.WANDB
     if not os.environ.get("CWSANDBOX_API_KEY"):
@@ -193,6 +193,16 @@ def hosted(options: BackendOptions) -> tuple[str, AuthStrategy]:
             "(--cwsandbox-backend)"
         )
     return address, AuthStrategy.COREWEAVE_API_KEY
+
+
+def hosted_address(options: BackendOptions) -> str:
+    """Where the hosted service is asked for."""
+    return options.base_url or os.environ.get("CWSANDBOX_BASE_URL") or HOSTED_ADDRESS
+
+
+def usual_image(kind: Kind) -> str:
+    """The image of sandboxes where none is asked for."""
+    return HOSTED_IMAGE if kind == "hosted" else local_image()
 
 
 def check_hosted(options: BackendOptions) -> str:
@@ -257,9 +267,7 @@ def check_image(image: str) -> None:
         raise BackendError(f"image: {error}") from error
 
 
-def in_use(
-    options: BackendOptions, folder: Path
-) -> tuple[str, AuthHeaders | AuthStrategy] | None:
+def in_use(options: BackendOptions, folder: Path) -> tuple[str, AuthHeaders | AuthStrategy] | None:
     """Address and credentials of the service that the run with this folder uses."""
     rendezvous = folder / runner.RENDEZVOUS
     if rendezvous.exists():

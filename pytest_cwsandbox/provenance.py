@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_cwsandbox.backend import HOSTED_ADDRESS, HOSTED_IMAGE, local_image
+from pytest_cwsandbox.backend import hosted_address, usual_image
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.rollouts.model import resolved
 from pytest_cwsandbox.rollouts.scripted import is_scripted
@@ -60,6 +60,11 @@ class RunFile:
             raise pytest.UsageError(f"--cwsandbox-resume: {error}") from error
         if before is None:  # killed before there was one
             return
+        if before.rescored_from:
+            raise pytest.UsageError(
+                f"--cwsandbox-resume: {before.run} holds grades of {before.rescored_from}, of "
+                "`pytest-cwsandbox rescore`: give the id of a test run"
+            )
         now = self._now()
         if found := provenance.conflicts(before, now):
             raise self._refusal(before, found)
@@ -85,9 +90,8 @@ class RunFile:
 
     def _now(self) -> Provenance:
         settings, model = self._settings, resolved(self._settings.model)
-        kind = settings.backend_options.choose(os.environ)
-        hosted = kind == "hosted"
-        address = settings.base_url or os.environ.get("CWSANDBOX_BASE_URL") or HOSTED_ADDRESS
+        options = settings.backend_options
+        kind = options.choose(os.environ)
         invoked = self._config.invocation_params
         now = Provenance(
             run=self._run.id,
@@ -95,8 +99,8 @@ class RunFile:
             command=tuple(redaction.redact_command(["pytest", *map(str, invoked.args)])),
             tags=settings.tags,
             backend=kind,
-            base_url=address if hosted else "",
-            image=settings.image or (HOSTED_IMAGE if hosted else local_image()),
+            base_url=hosted_address(options) if kind == "hosted" else "",
+            image=settings.image or usual_image(kind),
             cpu_limit=settings.cpu_limit,
             wall_limit=settings.wall_limit,
             memory_limit=settings.memory_limit,
