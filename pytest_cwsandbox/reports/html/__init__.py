@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,14 +13,20 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 
 
-def write_report(folder: Path, output: Path | None = None) -> Path:
+def write_report(
+    folder: Path, output: Path | None = None, *, exit_status: int | None = None
+) -> Path:
     """Write the report of the run in ``folder``, into it unless ``output`` says where.
 
-    Raises ``UserError`` for a folder that holds no run, or files that cannot be read.
+    ``exit_status`` is that of a run whose run.json does not know it yet. Raises ``UserError`` for
+    a folder that holds no run, or files that cannot be read.
     """
     from pytest_cwsandbox.reports.html import source
 
-    return write(source.read(folder), output or folder / REPORT)
+    run = source.read(folder)
+    if exit_status is not None:
+        run = replace(run, exit_status=exit_status)
+    return write(run, output or folder / REPORT)
 
 
 def write(run: Source, output: Path) -> Path:

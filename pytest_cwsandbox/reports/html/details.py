@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.reports.html.document import compact
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.runs.journal import Entry
 
 BUDGET = 15_000_000  # characters of base64 in a page
+LEFT_OUT = -2  # where a place's chunk would stand
 CHUNK = 256_000  # of JSON: unpacked in a few milliseconds
 LONGEST = 100_000  # characters of one text on a page; the run's files have all
 
@@ -54,11 +55,16 @@ class Packed:
 
     chunks: list[str]
     chunk_of: dict[int, int]
-    left_out: list[int]
+    left_out: frozenset[int] = frozenset()
 
     @property
     def size(self) -> int:
         return sum(map(len, self.chunks))
+
+    def where(self, places: int) -> list[int]:
+        """For every place the number of its chunk: -1 without details, ``LEFT_OUT`` if too many."""
+        absent = dict.fromkeys(self.left_out, LEFT_OUT)
+        return [self.chunk_of.get(place, absent.get(place, -1)) for place in range(places)]
 
 
 def pack(details: Details, budget: int) -> Packed:
@@ -68,9 +74,7 @@ def pack(details: Details, budget: int) -> Packed:
     while packed.size > budget:
         places = _fitting(details, places, budget / packed.size)
         packed = _pack(details, places)
-    kept = set(places)
-    left_out = [place for place in details.texts if place not in kept]
-    return Packed(packed.chunks, packed.chunk_of, left_out)
+    return replace(packed, left_out=frozenset(details.texts.keys() - set(places)))
 
 
 def _fitting(details: Details, places: Sequence[int], share: float) -> list[int]:
@@ -100,7 +104,7 @@ def _pack(details: Details, places: Sequence[int]) -> Packed:
         chunk_of[place] = len(chunks)
     if waiting:
         chunks.append(_chunk(waiting))
-    return Packed(chunks, chunk_of, [])
+    return Packed(chunks, chunk_of)
 
 
 def _chunk(members: Iterable[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing else: styles, scripts and data are inside, and nothing is fetched.
+"""One HTML file that needs nothing else: styles, scripts and data are inside.
 
 What models wrote is hostile text. Templates escape it, data blocks cannot end early, scripts make
 text nodes only, and the page's policy runs no script but ours.

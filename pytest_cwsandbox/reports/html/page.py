@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
-from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.reports import validation
-from pytest_cwsandbox.reports.html import charts, details, rows
-from pytest_cwsandbox.reports.html.details import BUDGET, Details, Packed, pack
-from pytest_cwsandbox.reports.html.document import data
+from pytest_cwsandbox.reports.html import charts
+from pytest_cwsandbox.reports.html.samples import samples
 from pytest_cwsandbox.reports.html.signal import signal_of
-from pytest_cwsandbox.rollouts.recorded import read_run
+from pytest_cwsandbox.reports.html.verdict import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.reports.html.source import Source
 
 FLIPS = 50  # problems named per direction
-Tone = Literal["good", "bad", "warn", ""]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the run comes to, large."""
-
-    tone: Tone
-    word: str
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +85,7 @@ def context(source: Source) -> dict[str, object]:
     scored = [record for record in records if record.reward is not None]
     return {
         "run": told["run"],
-        "verdict": verdict(source, pooled),
+        "verdict": verdict_of(source),
         "ended": source.ended,
         "notes": source.notes,
         "head": list(_head(source)),
@@ -113,31 +102,8 @@ def context(source: Source) -> dict[str, object]:
         "comparison": told["comparison"],
         "flips": FLIPS,
         **_validation(source.findings),
-        **_samples(source),
+        **samples(source),
     }
-
-
-def verdict(source: Source, pooled: Rate) -> Verdict:
-    """The gates' lines under a word that agrees with the exit code."""
-    lines = tuple(cast("list[str]", source.summary["gates"]))
-    checks = cast("dict[str, int]", source.summary["checks"])
-    failed = checks["failed"]
-    if not source.ended:
-        done = f"{len(source.entries):,}"
-        of = f" of {source.planned:,}" if source.planned else ""
-        return Verdict("warn", "The run did not end", (f"{done}{of} samples were recorded",))
-    if failed:
-        lines += (f"checks: {checks['passed']} passed, {failed} failed",)
-    if any(line.endswith("MISSED") for line in lines):
-        return Verdict("bad", "Gate missed", lines)
-    if failed:
-        return Verdict("bad", "A check failed" if failed == 1 else "Checks failed", lines)
-    if any(line.endswith("INCONCLUSIVE") for line in lines):
-        return Verdict("warn", "Inconclusive", lines)
-    if any(not line.startswith("infrastructure:") for line in lines):
-        return Verdict("good", "Gates met", lines)
-    passed = "no gate was set" if pooled.samples else "no sample has a reward"
-    return Verdict("", passed[0].upper() + passed[1:], lines)
 
 
 def _group(told: object) -> Mapping[str, object]:
@@ -153,10 +119,12 @@ def _head(source: Source) -> Iterator[tuple[str, str]]:
     models = {r.metadata["model"] for r in source.records if "model" in r.metadata}
     if models:
         yield "model", ", ".join(sorted(models))
+    elif model := source.provenance.get("model"):
+        yield "model", str(model)
     for name in ("started", "backend", "image", "command"):
         value = source.provenance.get(name)
         if isinstance(value, list):
-            yield name, " ".join(map(str, value))
+            yield name, shlex.join(map(str, value))
         elif isinstance(value, str | int | float) and value != "":
             yield name, str(value)
 
@@ -176,7 +144,7 @@ def _tiles(source: Source, pooled: Rate) -> Iterator[Tile]:
     records = source.records
     if pooled.pass_rate is not None:
         low, high = pooled.interval or (0.0, 1.0)
-        yield Tile("pass rate", f"{pooled.pass_rate:.1%}", f"{low:.1%} to {high:.1%}")
+        yield Tile("pass rate", f"{pooled.pass_rate:.1%}", f"{low * 100:.1f}..{high:.1%}")
     note = f"of {source.planned:,} planned" if source.planned > len(records) else ""
     yield Tile("samples", f"{len(records):,}", note or f"{pooled.passed:,} passed")
     if problems := {record.problem for record in records if record.problem}:
@@ -184,16 +152,16 @@ def _tiles(source: Source, pooled: Rate) -> Iterator[Tile]:
     if pooled.mean_reward is not None:
         yield Tile("mean reward", f"{pooled.mean_reward:.3f}")
     share = pooled.lost / len(records) if records else 0.0
-    yield Tile("lost to infrastructure", f"{pooled.lost:,}", f"{share:.1%}" if pooled.lost else "")
-    yield Tile("retries made good", f"{cast('int', source.summary['retries']):,}")
+    yield Tile("infra lost", f"{pooled.lost:,}", f"{share:.1%}" if pooled.lost else "")
+    yield Tile("retried", f"{cast('int', source.summary['retries']):,}")
     tokens = sum(_number(r, "tokens_in") + _number(r, "tokens_out") for r in records)
     rollouts = sum("tokens_in" in record.metadata for record in records)
     if rollouts:
-        yield Tile("tokens", _short(tokens), f"{tokens / rollouts:,.0f} per rollout")
+        yield Tile("tokens", _short(tokens), f"{tokens / rollouts:,.0f} each")
     if any("cost" in record.metadata for record in records):
         yield Tile("cost", f"${sum(_number(record, 'cost') for record in records):,.2f}")
     if pooled.median is not None:
-        yield Tile("median seconds", f"{pooled.median:.2f}", f"95%: {pooled.p95:.2f}")
+        yield Tile("median seconds", f"{pooled.median:.2f}", f"p95 {pooled.p95:.2f}")
 
 
 def _number(record: SampleRecord, name: str) -> float:
@@ -232,68 +200,3 @@ def _validation(findings: Sequence[Finding]) -> dict[str, object]:
         "exploits": validation.exploits(findings),
         "complaints": validation.complaints(findings),
     }
-
-
-def _samples(source: Source) -> dict[str, object]:
-    """The table's data, and the details of its samples as far as the page can hold them."""
-    records = source.records
-    table = rows.table(records)
-    entries, problems = Details(), Details()
-    for place, entry in enumerate(source.entries):
-        passed = entry.record.reward is not None and entry.record.reward >= 1
-        entries.put(place, details.of_entry(entry), expendable=passed)
-    for place, name in enumerate(cast("list[str]", table["problems"])):
-        if name in source.problems:
-            problems.put(place, details.of_problem(source.problems[name]))
-    packed = {"problems": pack(problems, BUDGET // 4)}
-    packed["entries"] = pack(entries, BUDGET - packed["problems"].size)
-    left = BUDGET - packed["problems"].size - packed["entries"].size
-    packed["trajectories"] = pack(_trajectories(source), left)
-    table["chunks"] = {
-        name: [of.chunk_of.get(place, -1) for place in range(_length(table, name))]
-        for name, of in packed.items()
-    }
-    return {
-        "samples": len(records),
-        "table": data(table),
-        "chunks": {name: of.chunks for name, of in packed.items()},
-        "left_out": _left_out(packed),
-    }
-
-
-def _length(table: Mapping[str, object], name: str) -> int:
-    return len(cast("list[object]", table["problems" if name == "problems" else "rows"]))
-
-
-def _trajectories(source: Source) -> Details:
-    found = Details()
-    if next(source.folder.glob("trajectories-*.jsonl"), None) is None:
-        return found
-    place_of = {record.id: place for place, record in enumerate(source.records)}
-    rollouts: dict[int, list[object]] = {}
-    try:
-        recorded = read_run(source.folder, source.notes.append)
-    except UserError as error:
-        source.notes.append(str(error))
-        return found
-    for each in recorded:
-        place = place_of.get(each.id, place_of.get(each.id.rpartition("#")[0]))
-        if place is not None:
-            rollouts.setdefault(place, []).append(details.of_trajectory(each))
-    for place, several in sorted(rollouts.items()):
-        reward = source.entries[place].record.reward
-        found.put(place, several, expendable=reward is not None and reward >= 1)
-    return found
-
-
-def _left_out(packed: Mapping[str, Packed]) -> list[str]:
-    what = {
-        "problems": "prompts of {} problems: problems.jsonl",
-        "entries": "completions of {} samples: samples.jsonl",
-        "trajectories": "trajectories of {} samples: trajectories-*.jsonl",
-    }
-    return [
-        text.format(f"{len(packed[name].left_out):,}")
-        for name, text in what.items()
-        if packed[name].left_out
-    ]

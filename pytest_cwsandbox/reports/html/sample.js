@@ -18,10 +18,18 @@ function unpack(id) {
   return kept.get(id);
 }
 
+const LEFT_OUT = -2; // where the number of a chunk would stand
+
 /** The details of this kind at this place, or null where the page has none. */
 async function detailsOf(kind, place) {
   const chunk = TABLE.chunks[kind][place];
   return chunk < 0 ? null : (await unpack(`${kind}-${chunk}`))[place];
+}
+
+/** A word for what did not fit into the page, or null. */
+function missing(kind, place, file) {
+  if (TABLE.chunks[kind][place] !== LEFT_OUT) return null;
+  return element("p", { class: "muted" }, `Left out to keep this page small: ${file} has it.`);
 }
 
 function section(title, note, ...content) {
@@ -40,7 +48,9 @@ function promptOf(problem) {
 
 function codeOf(entry) {
   const kinds = { submission: "submitted by the agent", exit_code: "run as a program", completion: "the model's answer" };
-  return section("Code", kinds[entry.grader] || "", block(entry.completion, true));
+  const parts = entry.completion.split(/^(```.*\n[^]*?^```[ \t]*)$/m);
+  const blocks = parts.filter((part) => part.trim()).map((part) => block(part, parts.length === 1 || part.startsWith("```")));
+  return section("Code", kinds[entry.grader] || "", ...blocks);
 }
 
 function outputOf(entry) {
@@ -122,6 +132,17 @@ function trajectoryOf(rollout, number, several) {
   );
 }
 
+function metadataOf(entry) {
+  const how = {
+    "test ended": entry.ending || entry.state,
+    attempt: entry.attempt,
+    retries: entry.retries,
+    worker: entry.worker,
+    "held-out asserts": entry.held_out ? "yes" : "no",
+  };
+  return section("Metadata", "", pairs({ ...entry.metadata, ...how }));
+}
+
 /** Everything that the page knows of the sample at this place of the table. */
 async function bodyOf(row) {
   const [entry, problem, rollouts] = await Promise.all([
@@ -129,19 +150,17 @@ async function bodyOf(row) {
     detailsOf("problems", row.problem),
     detailsOf("trajectories", row.place),
   ]);
-  const body = element("div", { class: "sample-body" });
-  if (problem) body.append(promptOf(problem));
-  if (entry === null) body.append(element("p", { class: "muted" }, "This page was too small for its code: samples.jsonl has it."));
-  if (entry?.completion) body.append(codeOf(entry));
-  const output = entry && outputOf(entry);
-  if (output) body.append(output);
-  (rollouts || []).forEach((rollout, place) => body.append(trajectoryOf(rollout, place + 1, rollouts.length > 1)));
-  if (!rollouts && TABLE.trajectories)
-    body.append(element("p", { class: "muted" }, "This page has no trajectory of it; trajectories-*.jsonl may."));
-  if (entry) {
-    const { worker, attempt, retries, ending, held_out: heldOut } = entry;
-    const how = { "test ended": ending || entry.state, attempt, retries, worker, "held-out asserts": heldOut ? "yes" : "no" };
-    body.append(section("Metadata", "", pairs({ ...entry.metadata, ...how })));
-  }
-  return body;
+  const left = (kind, title, file) => {
+    const note = missing(kind, kind === "problems" ? row.problem : row.place, file);
+    return note && section(title, "", note);
+  };
+  const parts = [
+    problem ? promptOf(problem) : left("problems", "Prompt", "problems.jsonl"),
+    entry?.completion ? codeOf(entry) : left("entries", "Code", "samples.jsonl"),
+    entry && outputOf(entry),
+    ...(rollouts || []).map((rollout, place) => trajectoryOf(rollout, place + 1, rollouts.length > 1)),
+    left("trajectories", "Trajectory", "trajectories-*.jsonl"),
+    entry && metadataOf(entry),
+  ];
+  return element("div", { class: "sample-body" }, ...parts);
 }

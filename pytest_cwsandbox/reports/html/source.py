@@ -29,7 +29,8 @@ class Source:
 
     ``summary`` has summary.json's form, with what only the end of the run knew.
     ``ended`` is False for a run that was killed or still goes on: its summary is then of the
-    samples so far, without a verdict. ``notes`` say what of the folder could not be read.
+    samples so far, without a verdict. ``exit_status`` is pytest's, where it is known. ``notes``
+    say what of the folder could not be read.
     """
 
     folder: Path
@@ -42,6 +43,7 @@ class Source:
     provenance: Mapping[str, object]
     findings: list[Finding]
     notes: list[str]
+    exit_status: int | None = None
 
     @property
     def records(self) -> list[SampleRecord]:
@@ -83,6 +85,8 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
         numbers = replace(numbers, gates=tuple(cast("list[str]", told["gates"])))
     computed = json.loads(json.dumps(numbers.to_json()))
     kept = ("run", "checks", "planned", "retries", "comparison") if ended else ()
+    provenance = _provenance(folder, notes)
+    status = provenance.get("exit_status")
     return Source(
         folder=folder,
         entries=entries,
@@ -91,9 +95,10 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
         ended=ended,
         planned=planned,
         problems=plan.read_problems(folder),
-        provenance=_provenance(folder, notes),
+        provenance=provenance,
         findings=findings,
         notes=notes,
+        exit_status=status if isinstance(status, int) else None,
     )
 
 

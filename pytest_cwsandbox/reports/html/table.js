@@ -3,7 +3,7 @@
 /* The table of samples. What it shows stands in the address: "#q=text&verdict=timeout&page=2". */
 
 const TABLE = JSON.parse(document.getElementById("table").textContent);
-const PAGE = 100; // rows
+const PAGE = 50; // rows
 const STATUS = { passed: "passed", failed: "below full reward", lost: "lost to infrastructure" };
 const TONE = { passed: "good", failed: "bad", lost: "warn" };
 const COLUMNS = [
@@ -25,7 +25,6 @@ const ROWS = TABLE.rows.map((told, place) => {
   return { place, id, group, problem, sample, reward, verdict, seconds, detail, values, status, text };
 });
 const PLACES = new Map(ROWS.map((row) => [row.id, row.place]));
-TABLE.trajectories = TABLE.chunks.trajectories.some((chunk) => chunk >= 0);
 
 // What a filter compares: its name in the address, its label, its choices as [value, text].
 const FILTERS = [

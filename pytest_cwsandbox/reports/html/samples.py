@@ -1,0 +1,78 @@
+"""The samples of a run for its page: the table, and as many details as the page can hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.reports.html import details, rows
+from pytest_cwsandbox.reports.html.details import BUDGET, Details, Packed, pack
+from pytest_cwsandbox.reports.html.document import data
+from pytest_cwsandbox.rollouts.recorded import read_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_cwsandbox.reports.html.source import Source
+
+
+def samples(source: Source) -> dict[str, object]:
+    """What the template shows of them; prompts come first, then code, then trajectories."""
+    records = source.records
+    table = rows.table(records)
+    entries, problems = Details(), Details()
+    for place, entry in enumerate(source.entries):
+        passed = entry.record.reward is not None and entry.record.reward >= 1
+        entries.put(place, details.of_entry(entry), expendable=passed)
+    for place, name in enumerate(cast("list[str]", table["problems"])):
+        if name in source.problems:
+            problems.put(place, details.of_problem(source.problems[name]))
+    packed = {"problems": pack(problems, BUDGET // 4)}
+    packed["entries"] = pack(entries, BUDGET - packed["problems"].size)
+    left = BUDGET - packed["problems"].size - packed["entries"].size
+    packed["trajectories"] = pack(_trajectories(source), left)
+    table["chunks"] = {name: of.where(_length(table, name)) for name, of in packed.items()}
+    return {
+        "samples": len(records),
+        "table": data(table),
+        "chunks": {name: of.chunks for name, of in packed.items()},
+        "left_out": _left_out(packed),
+    }
+
+
+def _length(table: Mapping[str, object], name: str) -> int:
+    return len(cast("list[object]", table["problems" if name == "problems" else "rows"]))
+
+
+def _trajectories(source: Source) -> Details:
+    found = Details()
+    if next(source.folder.glob("trajectories-*.jsonl"), None) is None:
+        return found
+    place_of = {record.id: place for place, record in enumerate(source.records)}
+    rollouts: dict[int, list[object]] = {}
+    try:
+        recorded = read_run(source.folder, source.notes.append)
+    except UserError as error:
+        source.notes.append(str(error))
+        return found
+    for each in recorded:
+        place = place_of.get(each.id, place_of.get(each.id.rpartition("#")[0]))
+        if place is not None:
+            rollouts.setdefault(place, []).append(details.of_trajectory(each))
+    for place, several in sorted(rollouts.items()):
+        reward = source.entries[place].record.reward
+        found.put(place, several, expendable=reward is not None and reward >= 1)
+    return found
+
+
+def _left_out(packed: Mapping[str, Packed]) -> list[str]:
+    what = {
+        "problems": "prompts of {} problems: problems.jsonl",
+        "entries": "completions of {} samples: samples.jsonl",
+        "trajectories": "trajectories of {} samples: trajectories-*.jsonl",
+    }
+    return [
+        text.format(f"{len(packed[name].left_out):,}")
+        for name, text in what.items()
+        if packed[name].left_out
+    ]

@@ -1,0 +1,56 @@
+"""What a run comes to, in one word that agrees with its exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_cwsandbox.reports.html.source import Source
+
+Tone = Literal["good", "bad", "warn", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A word to be shown large, and the lines that explain it."""
+
+    tone: Tone
+    word: str
+    lines: tuple[str, ...]
+
+
+def verdict_of(source: Source) -> Verdict:
+    """The verdict of the gates, or why there is none."""
+    if not source.ended:
+        of = f" of {source.planned:,}" if source.planned else ""
+        recorded = f"{len(source.entries):,}{of} samples were recorded"
+        return Verdict("warn", "The run did not end", (recorded,))
+    lines = list(cast("list[str]", source.summary["gates"]))
+    checks = cast("dict[str, int]", source.summary["checks"])
+    failed, status = checks["failed"], source.exit_status
+    if failed:
+        lines.append(f"checks: {checks['passed']} passed, {failed} failed")
+    if status:
+        lines.append(f"exit code: {status}")
+    tone, word = _word(lines, failed=failed, status=status)
+    return Verdict(tone, word, tuple(lines))
+
+
+def _word(lines: Sequence[str], *, failed: int, status: int | None) -> tuple[Tone, str]:
+    def some(word: str) -> bool:
+        return any(line.endswith(word) for line in lines)
+
+    words: tuple[tuple[bool, Tone, str], ...] = (
+        (some("MISSED"), "bad", "Gate missed"),
+        (failed > 0, "bad", "A check failed" if failed == 1 else f"{failed} checks failed"),
+        (status == 1 and some("met"), "bad", "A test failed"),
+        (status in {2, 3, 4, 5, 6}, "warn", "The run was cut short"),
+        (some("INCONCLUSIVE"), "warn", "Inconclusive"),
+        (some("not judged"), "warn", "Not judged"),
+        (some("met"), "good", "Gates met"),
+        (True, "", "No gate was set"),
+    )
+    return next((tone, word) for holds, tone, word in words if holds)
