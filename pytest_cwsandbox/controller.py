@@ -66,6 +66,7 @@ class Controller:
         self._summary = summarise_run(run.id, ())
         self._swept: list[str] = []
         self._trouble: list[str] = []
+        self._page: Path | None = None
 
     # Counting
 
@@ -184,7 +185,7 @@ class Controller:
             session.exitstatus = INCONCLUSIVE if self._decision.inconclusive else 0
         self.sweep([tags.run_tag(self._run.id)])
         try:
-            self._write()
+            self._write(int(session.exitstatus))
         except OSError as error:
             self._trouble.append(
                 f"the results could not be written to {self._run.folder}: {error.strerror}; "
@@ -193,7 +194,7 @@ class Controller:
         self._summarise_step()
         return result
 
-    def _write(self) -> None:
+    def _write(self, exit_status: int) -> None:
         if not self._entries and not self._findings:
             return
         folder = self._run.folder
@@ -201,6 +202,17 @@ class Controller:
         if self._findings:
             summary.write_findings(folder, self._findings.values())
         summary.write(folder, self._summary)
+        if self._entries:
+            self._write_page(exit_status)
+
+    def _write_page(self, exit_status: int) -> None:
+        """The report for people; a run is worth its exit code without one too."""
+        from pytest_cwsandbox.reports import html
+
+        try:
+            self._page = html.write_report(self._run.folder, exit_status=exit_status)
+        except (OSError, UserError) as error:
+            self._say(f"{html.REPORT} could not be written: {error}")
 
     def _summarise_step(self) -> None:
         from pytest_cwsandbox.reports import github
@@ -238,6 +250,7 @@ class Controller:
                 [entry.record for entry in self._entries.values()],
                 self._run.folder,
                 replayed=len(self._replayed),
+                page=self._page,
             )
         if self._findings:
             sections.validation_of(

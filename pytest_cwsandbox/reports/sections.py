@@ -26,6 +26,7 @@ def rates(
     folder: Path,
     *,
     replayed: int,
+    page: Path | None,
 ) -> None:
     """Rates and what explains them."""
     say.section("cwsandbox pass rates")
@@ -46,6 +47,8 @@ def rates(
         say.write_line(f"replayed: {replayed} samples from the journal of this run")
     say.write_line(f"checks: {summary.checks.passed} passed, {summary.checks.failed} failed")
     say.write_line(f"results: {_from_here(folder)}")
+    if page:
+        say.write_line(f"report: {_from_here(page)}")
 
 
 def _tables(
