@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from pytest_cwsandbox.cli.shared import users_mistakes
+from pytest_cwsandbox.runs.location import locate
 
 
 def _range(_: click.Context, option: click.Parameter, value: str | None) -> list[float] | None:
@@ -30,7 +31,7 @@ SHARE = click.FloatRange(0, 1)
 
 
 @click.command()
-@click.argument("samples", type=click.Path(path_type=Path))
+@click.argument("samples")
 @click.option("--group-size", type=click.IntRange(min=2), default=8, show_default=True)
 @click.option("--keep", metavar="LOW:HIGH", callback=_range, help="Train on these pass rates only.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the kept problems.")
@@ -43,7 +44,7 @@ SHARE = click.FloatRange(0, 1)
 @click.option("--max-infrastructure", type=SHARE, default=0.05, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the numbers as one JSON object.")
 def preflight(  # noqa: PLR0913 - one parameter per option
-    samples: Path,
+    samples: str,
     group_size: int,
     keep: list[float] | None,
     output: Path | None,
@@ -59,7 +60,8 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     """Say whether GRPO will learn from the problems in SAMPLES, before a GPU is booked.
 
     SAMPLES is a file with rows {"task_id", "reward"} (null: lost to infrastructure), or a run: its
-    folder or its samples.jsonl. Exit code 0 when READY, 1 when NOT READY, 2 for unreadable input.
+    folder, its id under .cwsandbox/runs, "latest", or its samples.jsonl. A run that crashed is read
+    from its journal. Exit code 0 when READY, 1 when NOT READY, 2 for unreadable input.
     """
     from pytest_cwsandbox.validation.keep_list import problem_rows, write_keep_list
     from pytest_cwsandbox.validation.preflight import Plan, preflight
@@ -76,7 +78,9 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         max_infrastructure=max_infrastructure,
     )
     with users_mistakes():
-        file = read_samples(samples, group)
+        file = read_samples(
+            locate(samples), group, warn=lambda text: click.echo(f"warning: {text}", err=True)
+        )
         rows = problem_rows(file, problems) if problems else {}
         found = preflight(file, plan)
         if output is not None:

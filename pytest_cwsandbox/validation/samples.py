@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.problems.rows import read_rows
+from pytest_cwsandbox.runs import journal, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from pytest_cwsandbox.outcome import SampleRecord
@@ -22,7 +23,10 @@ LARGEST = 1e100
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One reward; None means that the infrastructure failed. ``where`` names file and line."""
+    """One reward; None means that the infrastructure failed.
+
+    ``where`` names file and line, or the sample of a run.
+    """
 
     where: str
     reward: float | None
@@ -53,35 +57,49 @@ class SampleFile:
     notes: list[str]
 
 
-def read_samples(path: Path, group: str = "") -> SampleFile:
-    """Samples of a file of rows ``{"task_id", "reward"}``, or of a run (its folder or its file).
+def read_samples(path: Path, group: str = "", *, warn: Callable[[str], None]) -> SampleFile:
+    """Samples of a file of rows ``{"task_id", "reward"}``, or of a run: its folder or a file of it.
 
-    ``group`` takes one group of a run. Raises ``ProblemFileError``, naming file, line and field.
+    A run's folder may be that of a run that crashed. ``group`` takes one group of a run. Raises
+    ``UserError``, naming file, line and field.
     """
-    rows = read_rows(path / "samples.jsonl" if path.is_dir() else path)
-    _refuse_repeated_ids(rows)
-    groups = dict.fromkeys(_group(row) for row in rows)
+    rows = [] if path.is_dir() else read_rows(path)
+    if path.is_dir() or "schema" in rows[0]:
+        return _of_run(path, group, warn)
     if group:
-        rows = [row for row in rows if _group(row) == group]
-        if not rows:
-            known = ", ".join(name for name in groups if name) or "none"
-            raise ProblemFileError(f'{path}: has no group "{group}"; its groups are: {known}')
+        raise ProblemFileError(f'{path}: has no group "{group}": its rows are of no run')
     problems: dict[str, ProblemSamples] = {}
-    strays = 0
     for row in rows:
         reward = _reward(row)
-        if _is_record(row) and row.fields["problem"] == "":
-            strays += 1
-            continue
-        task_id = row.key("problem" if _is_record(row) else "task_id")
+        task_id = row.key("task_id")
         problem = problems.setdefault(task_id, ProblemSamples(task_id))
         problem.samples.append(Sample(row.where, reward))
+    return SampleFile(list(problems.values()), [])
+
+
+def _of_run(path: Path, group: str, warn: Callable[[str], None]) -> SampleFile:
+    records = [entry.record for entry in journal.read(path, warn).values()]
+    for record in records:
+        if record.reward is not None and abs(record.reward) > LARGEST:
+            raise ProblemFileError(
+                f'{path}: the reward of "{record.id}" is beyond {LARGEST:g}, too large to compute '
+                "with"
+            )
+    missing = plan.read(path).keys() - {record.id for record in records} if path.is_dir() else ()
+    groups = dict.fromkeys(record.group for record in records)
+    if group:
+        records = [record for record in records if record.group == group]
+        if not records:
+            known = ", ".join(groups) or "none"
+            raise ProblemFileError(f'{path}: has no group "{group}"; its groups are: {known}')
     notes = []
     if len(groups) > 1 and not group:
         notes.append(f"{len(groups)} groups are pooled; --group takes one: {', '.join(groups)}")
-    if strays:
+    if strays := sum(not record.problem for record in records):
         notes.append(f"samples of no problem, left out: {strays}")
-    return SampleFile(list(problems.values()), notes)
+    if missing:
+        notes.append(f"samples that were planned and have no result: {len(missing)}")
+    return SampleFile(of_records(records).problems, notes)
 
 
 def of_records(records: Iterable[SampleRecord]) -> SampleFile:
@@ -92,26 +110,6 @@ def of_records(records: Iterable[SampleRecord]) -> SampleFile:
             problem = problems.setdefault(record.problem, ProblemSamples(record.problem))
             problem.samples.append(Sample(record.id, record.reward))
     return SampleFile(list(problems.values()), [])
-
-
-def _is_record(row: Row) -> bool:
-    """Whether the row is a run's own (``outcome.SampleRecord``)."""
-    return "problem" in row and "task_id" not in row
-
-
-def _group(row: Row) -> str:
-    return row.text("group", "") if _is_record(row) else ""
-
-
-def _refuse_repeated_ids(rows: list[Row]) -> None:
-    """A run records each sample once: a repeated id is a file that was put together wrongly."""
-    seen: dict[str, str] = {}
-    for row in rows:
-        if _is_record(row):
-            sample_id = row.text("id")
-            first = seen.setdefault(sample_id, row.where)
-            if first != row.where:
-                row.fail(f'field "id" repeats "{sample_id}" of {first}')
 
 
 def _reward(row: Row) -> float | None:

@@ -13,6 +13,9 @@ from click.testing import CliRunner
 from pytest_cwsandbox.cli import main
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.problems import load
+from pytest_cwsandbox.runs import journal, plan
+from pytest_cwsandbox.runs.journal import Entry
+from pytest_cwsandbox.runs.plan import Planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +46,7 @@ def written(path: Path, rewards: Mapping[str, Sequence[float | None]]) -> Path:
 def recorded(path: Path, *records: tuple[str, str, float | None]) -> Path:
     """A run's own samples, from (group, problem, reward)."""
     rows = [
-        SampleRecord(f"test_x.py::test[{n}]", group, problem, n, reward).to_json()
+        Entry(SampleRecord(f"test_x.py::test[{n}]", group, problem, n, reward), "ended").to_json()
         for n, (group, problem, reward) in enumerate(records)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -212,7 +215,6 @@ def test_many_long_or_strange_names_fit_the_terminal(tmp_path: Path) -> None:
 
 
 GOOD = '{"task_id": "a", "reward": 1}\n'
-RECORD = '{"id": "t", "problem": "a", "reward": 1}\n'
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ RECORD = '{"id": "t", "problem": "a", "reward": 1}\n'
         ('{"task_id": "a", "reward": true}\n', 'bad.jsonl:1: field "reward" must be a number'),
         ('{"task_id": "a", "reward": 1e300}\n', 'bad.jsonl:1: field "reward" is beyond 1e+100'),
         ('{"task_id": null, "reward": 1}\n', 'bad.jsonl:1: field "task_id" must be'),
-        (RECORD + RECORD, 'bad.jsonl:2: field "id" repeats "t" of'),
+        ('{"schema": 2}\n', "bad.jsonl:1: schema 2, and this version of pytest-cwsandbox reads"),
         ("[1]\n", "bad.jsonl:1: must be a JSON object"),
     ],
 )
@@ -244,7 +246,39 @@ def test_unreadable_input_is_one_line_and_exit_code_2(
 def test_a_folder_without_samples_is_named(tmp_path: Path) -> None:
     done = preflight(tmp_path)
     assert done.exit_code == 2
-    assert "samples.jsonl: no such file" in done.output
+    assert "holds no samples" in done.output
+
+
+@pytest.fixture
+def crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run whose controller was killed, in the usual place: journals, one line cut off."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path(".cwsandbox/runs/20260101-000000-abcdef")
+    planned = [Planned(f"t.py::t[{n}]", "g/t", f"p{n % 5}", n // 5) for n in range(42)]
+    plan.write(folder, planned, {}, {})
+    for n, each in enumerate(planned[:40]):
+        record = SampleRecord(each.id, each.group, each.problem, each.sample, float(n // 5 % 2))
+        journal.append(folder, f"gw{n % 2}", Entry(record, "graded"))
+        journal.append(folder, f"gw{n % 2}", Entry(record, "ended"))
+    with (folder / "samples-gw1.jsonl").open("a") as file:
+        file.write('{"schema": 1, "id": "t.py')
+    return folder.name
+
+
+@pytest.mark.parametrize("latest", [True, False])
+def test_a_crashed_run_is_read_from_its_journal(crashed: str, latest: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    done = preflight("latest" if latest else crashed, "--json")
+    found = json.loads(done.stdout)
+    assert [(p["samples"], p["passed"]) for p in found["problems"]] == [(8, 4)] * 5
+    assert "samples that were planned and have no result: 2" in found["notes"]
+    assert done.stderr.startswith("warning: ")
+    assert "samples-gw1.jsonl:41: skipped the last line" in done.stderr
+
+
+def test_a_run_that_is_nowhere_is_named() -> None:
+    done = preflight("20200101-nowhere")
+    assert done.exit_code == 2
+    assert "20200101-nowhere: no such file or folder, and no run in" in done.output
 
 
 def test_a_sample_of_an_unknown_problem_is_named(mixed: Path) -> None:
