@@ -19,5 +19,5 @@ def main() -> None:
     """Evaluate code agents and their reward functions in CoreWeave sandboxes."""
 
 
-for command in (doctor, serve, grade, preflight, report, export_, ps, cleanup):
+for command in (doctor, serve, grade, preflight, report, rescore, export_, ps, cleanup):
     main.add_command(command)
