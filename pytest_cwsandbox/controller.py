@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import pytest
@@ -17,15 +16,17 @@ from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import SampleRecord, Verdict
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs import journal, plan, summary
-from pytest_cwsandbox.runs.gate import INCONCLUSIVE, Decision, decide
+from pytest_cwsandbox.runs.gate import INCONCLUSIVE, UNFINISHED, Decision
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.summary import Checks, summarise_run
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from pathlib import Path
 
     from xdist.workermanage import WorkerController
 
+    from pytest_cwsandbox.gates import RunGates
     from pytest_cwsandbox.runs.identity import Run
     from pytest_cwsandbox.runs.plan import Planned
     from pytest_cwsandbox.settings import Settings
@@ -50,8 +51,9 @@ CRASHED = "???"  # xdist's phase for the item that a dead worker was running
 class Controller:
     """Registered in the controller only, under xdist as without it."""
 
-    def __init__(self, settings: Settings, run: Run) -> None:
+    def __init__(self, settings: Settings, run: Run, gates: RunGates) -> None:
         self._settings = settings
+        self._gates = gates
         self._run = run
         self._entries: dict[str, Entry] = {}
         self._groups: dict[str, str] = {}  # of the items that use fixtures of ours
@@ -129,11 +131,18 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        finished = False
         try:
-            return (yield)
+            result = yield
+        except session.Failed:  # -x: the run ends as one that failed, and not with pytest's own 2
+            finished = True
+            raise
+        else:
+            finished = True
+            return result
         finally:
             self._complete()
-            self._judge(judged=_runs_tests(session.config))
+            self._judge(judged=_runs_tests(session.config), finished=finished)
             if self._decision.missed:
                 session.testsfailed += 1  # pytest then ends with exit code 1
 
@@ -158,7 +167,7 @@ class Controller:
                 if written or planned:
                     journal.append(folder, self._run.worker, entry)
 
-    def _judge(self, *, judged: bool) -> None:
+    def _judge(self, *, judged: bool, finished: bool) -> None:
         records = [entry.record for entry in self._entries.values()]
         settings = self._settings
         self._summary = summarise_run(
@@ -172,8 +181,11 @@ class Controller:
         )
         if not records and not (settings.gated and judged):
             return
-        self._decision = decide(self._summary.groups, self._summary.pooled, settings.gates)
-        self._summary = replace(self._summary, gates=self._decision.lines)
+        if finished:
+            self._decision, compared = self._gates.judge(self._summary, records)
+        else:
+            self._decision, compared = UNFINISHED, None
+        self._summary = replace(self._summary, gates=self._decision.lines, comparison=compared)
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: before the terminal's summary
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -256,6 +268,7 @@ class Controller:
             sections.validation_of(
                 terminalreporter, self._settings.reward, list(self._findings.values())
             )
+        sections.compared(terminalreporter, self._summary.comparison)
         sections.verdict(terminalreporter, self._decision.lines)
         sections.trouble(terminalreporter, self._swept, self._trouble)
 
@@ -308,8 +321,7 @@ def _lost(
     known: Entry | None,
 ) -> Entry:
     """The entry of a sample whose item did not get to say that it is lost."""
-    function = node.rpartition("::")[2].partition("[")[0]
-    group = groups.get(node, f"{Path(node.partition('::')[0]).stem}/{function}")
+    group = groups.get(node) or plan.group_of(node)
     record = SampleRecord(
         id=node,
         group=planned.group if planned else group,

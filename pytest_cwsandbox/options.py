@@ -265,6 +265,11 @@ class Reader:
         value = self.text(name, "")
         return self._home() / value if value else self._config.rootpath / default
 
+    def optional_path(self, name: str) -> Path | None:
+        """A path, or None; on the command line an empty one turns the ini file's off."""
+        value = self._raw(name)
+        return self._home() / str(value) if value else None
+
     def paths(self, name: str) -> tuple[Path, ...]:
         values = self.texts(name)
         return tuple(self._home() / value for value in values)
@@ -339,7 +344,7 @@ class Reader:
                 groups[group] = rate
             else:
                 pooled = rate
-        return Thresholds(pooled, groups)
+        return Thresholds(pooled, groups, lenient=not self._place.startswith("--"))
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Whole numbers of at least 1, separated by commas."""

@@ -104,7 +104,7 @@ class Settings:
             reward_problems=read.number("reward-problems", int, at_least=1) or cls.reward_problems,
             attacks=read.paths("attacks"),
             gates=_gates(read),
-            baseline=read.path("baseline", Path()) if read.text("baseline", "") else None,
+            baseline=read.optional_path("baseline"),
             group_by=read.words("group-by"),
             pass_k=read.numbers("pass-k"),
             resume=read.text("resume", cls.resume),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.reports import terminal, validation
+from pytest_cwsandbox.reports import comparison, terminal, validation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.findings import Finding
     from pytest_cwsandbox.outcome import SampleRecord
+    from pytest_cwsandbox.runs.comparison import Comparison
     from pytest_cwsandbox.runs.summary import Summary
 
 BAD = ("MISSED", "INCONCLUSIVE", "not judged")
@@ -32,7 +33,9 @@ def rates(
     say.section("cwsandbox pass rates")
     if not records:
         return
-    _tables(say, summary, records)
+    width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
+    for text, style in terminal.tables(summary, records, width=width, color=say.hasmarkup):
+        say.write_line(text, **{style: True} if style else {})
     if counted := terminal.verdicts(summary.groups):
         say.write_line(f"verdicts: {counted}")
     for line in terminal.models(records):
@@ -51,26 +54,6 @@ def rates(
         say.write_line(f"report: {_from_here(page)}")
 
 
-def _tables(
-    say: pytest.TerminalReporter, summary: Summary, records: Sequence[SampleRecord]
-) -> None:
-    """The rates by group and by metadata, and what must be known to read them."""
-    width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
-    color = say.hasmarkup
-    say.write_line(terminal.table(summary.groups, summary.pooled, width=width, color=color))
-    if summary.pooled.pass_at:
-        say.write_line(terminal.passes(summary.groups, summary.pooled, width=width, color=color))
-    if summary.by:
-        say.write_line(terminal.heading(summary.keys, records), bold=True)
-        say.write_line(terminal.table(summary.by, width=width, color=color, spent=True))
-        if summary.pooled.pass_at:
-            say.write_line(terminal.passes(summary.by, width=width, color=color))
-    for line in terminal.unknown_keys(summary.keys, records):
-        say.write_line(line, yellow=True)
-    for line in terminal.notes([*summary.groups, *summary.by, summary.pooled]):
-        say.write_line(line)
-
-
 def validation_of(say: pytest.TerminalReporter, reward: str, findings: Sequence[Finding]) -> None:
     """What the validation of a reward function found; READY or NOT READY is the last line."""
     say.section("reward validation")
@@ -82,6 +65,19 @@ def validation_of(say: pytest.TerminalReporter, reward: str, findings: Sequence[
         say.write_line(line)
     ready, line = validation.verdict(reward, findings)
     say.write_line(line, green=ready, red=not ready, bold=True)
+
+
+def compared(say: pytest.TerminalReporter, with_baseline: Comparison | None) -> None:
+    """What changed since the baseline; its gate is one of the verdict's lines."""
+    if with_baseline is None:
+        return
+    width = say._tw.fullwidth  # noqa: SLF001 - as above
+    for line in comparison.counts(with_baseline, width=width):
+        say.write_line(line)
+    for line in comparison.flips("regressed", with_baseline.regressed, width=width):
+        say.write_line(line, red=True)
+    for line in comparison.flips("improved", with_baseline.improved, width=width):
+        say.write_line(line)
 
 
 def verdict(say: pytest.TerminalReporter, lines: Sequence[str]) -> None:

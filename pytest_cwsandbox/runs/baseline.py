@@ -1,4 +1,4 @@
-"""A baseline: the rewards of a run in one file, small and sorted, to be committed and compared with.
+"""A baseline: the rewards of a run in one small, sorted file that is committed.
 
 docs/gates.md describes the file.
 """

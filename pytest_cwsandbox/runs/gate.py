@@ -56,6 +56,12 @@ class Decision:
     lines: tuple[str, ...]
 
 
+# pytest's own exit codes, such as that of Ctrl-C, say that the run did not get to its end.
+UNFINISHED = Decision(
+    missed=False, inconclusive=False, lines=("gates: the run was cut short: not judged",)
+)
+
+
 def decide(
     groups: Sequence[GroupSummary],
     pooled: GroupSummary,
