@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.grading import ExitCodeGrader, Grader
     from pytest_cwsandbox.outcome import Outcome
+    from pytest_cwsandbox.pool import Counting
     from pytest_cwsandbox.problems import Problem
 
 LIFETIME_SECONDS = 3600.0  # at the service: nothing outlives a run that could not clean up by much
@@ -132,6 +133,7 @@ def sandbox_factory(
             cwsandbox_session,
             retries,
             {"annotations": {tags.TEST_ANNOTATION: request.node.nodeid}, **options},
+            recording.of(request.node),
         )
         started.append(sandbox)
         return sandbox
@@ -152,13 +154,13 @@ def _stop(sandboxes: list[Sandbox]) -> None:
             warnings.warn(f"cwsandbox: a sandbox was not removed: {one_line(error)}", stacklevel=2)
 
 
-def _start(session: Session, retries: int, options: dict[str, object]) -> Sandbox:
+def _start(session: Session, retries: int, options: dict[str, object], tally: Counting) -> Sandbox:
     from cwsandbox import CWSandboxAuthenticationError, CWSandboxError
 
     for attempt in range(retries + 1):
         sandbox = session.sandbox(**options)  # type: ignore[arg-type]  # checked by the SDK itself
         try:
-            return sandbox.wait()
+            sandbox.wait()
         except CWSandboxAuthenticationError:
             raise
         except CWSandboxError as error:
@@ -168,6 +170,9 @@ def _start(session: Session, retries: int, options: dict[str, object]) -> Sandbo
                     f"no sandbox started in {attempt + 1} attempts: {one_line(error)}"
                 ) from error
             time.sleep(0.2 * 2**attempt)
+        else:
+            tally.retries += attempt
+            return sandbox
     raise AssertionError("unreachable")
 
 

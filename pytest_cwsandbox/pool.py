@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_cwsandbox.errors import InfrastructureError
 
@@ -20,6 +20,12 @@ BACKOFF_SECONDS = 0.2  # before the first retry; doubles, with jitter
 async def backoff(attempt: int) -> None:
     """Wait before retry number ``attempt``, which counts from 1."""
     await asyncio.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not a secret
+
+
+class Counting(Protocol):
+    """Whoever counts the failures of the infrastructure that were made good for it."""
+
+    retries: int
 
 
 class SandboxPool:
@@ -45,9 +51,9 @@ class SandboxPool:
         self.failed_starts = 0
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[Sandbox]:
+    async def lease(self, tally: Counting | None = None) -> AsyncIterator[Sandbox]:
         """A sandbox that is removed when the block ends; raises as ``take`` does."""
-        sandbox = await self.take()
+        sandbox = await self.take(tally=tally)
         try:
             yield sandbox
         finally:
@@ -59,17 +65,22 @@ class SandboxPool:
         tags: Sequence[str] = (),
         annotations: Mapping[str, str] | None = None,
         working_dir: str | None = None,
+        tally: Counting | None = None,
     ) -> Sandbox:
         """A running sandbox, to be given back; ``tags`` are added to the session's.
 
+        ``tally`` learns how many starts failed before it, if one did not.
         Raises ``InfrastructureError`` when none started in ``1 + retries`` attempts.
         """
         await self._slots.acquire()
         try:
-            return await self._start(tuple(tags), dict(annotations or {}), working_dir)
+            sandbox, failed = await self._start(tuple(tags), dict(annotations or {}), working_dir)
         except BaseException:
             self._slots.release()
             raise
+        if tally is not None:
+            tally.retries += failed
+        return sandbox
 
     def give_back(self, sandbox: Sandbox) -> None:
         """Remove the sandbox; the holder need not wait, the session's close does."""
@@ -78,7 +89,8 @@ class SandboxPool:
 
     async def _start(
         self, tags: tuple[str, ...], annotations: dict[str, str], working_dir: str | None
-    ) -> Sandbox:
+    ) -> tuple[Sandbox, int]:
+        """A running sandbox, and how many starts failed before."""
         from cwsandbox import CWSandboxError
 
         for attempt in range(self._retries + 1):
@@ -100,7 +112,7 @@ class SandboxPool:
                 failure = error
             else:
                 self.created += 1
-                return sandbox
+                return sandbox, attempt
         raise InfrastructureError(
             f"no sandbox started in {self._retries + 1} attempts: {failure}"
         ) from failure

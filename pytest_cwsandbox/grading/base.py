@@ -23,6 +23,7 @@ Finding = tuple[Verdict, str]
 
 CODE_CHARACTERS = 1 << 20
 DETAIL = 300
+SELF_TEST_RETRIES = 3  # at least
 
 
 class SandboxGrader(ABC):
@@ -54,7 +55,7 @@ class SandboxGrader(ABC):
             self._pool.lease, limits=self._limits, retries=retries, canary=self._canary_passes
         )
         # The canary answers for the service as it is: not retried, and judged by no other canary.
-        self._canary_runs = Runs(self._pool.lease, limits=self._limits, retries=0, canary=_unsound)
+        self._canary_runs = Runs(self._pool.lease, limits=self._limits, retries=0, canary=None)
         self._self_test: asyncio.Task[bool] | None = None
 
     @property
@@ -104,20 +105,24 @@ class SandboxGrader(ABC):
             sandboxes=tally.sandboxes,
             asserts=tally.asserts,
             passed_asserts=tally.passed_asserts,
+            # Of a grade that is lost nothing was made good.
+            retries=0 if verdict is Verdict.INFRASTRUCTURE_ERROR else tally.retries,
         )
 
     async def _check_itself(self) -> None:
         """Once; a failure is not remembered, so that a service that recovers is used.
 
-        All grades of a batch wait for the same test: bad luck must not lose all of them.
+        All grades of a batch wait for the same test: bad luck must not lose all of them, also where
+        retries are off. Its retries are no grade's.
         """
-        for attempt in range(self._retries + 1):
+        retries = max(self._retries, SELF_TEST_RETRIES)
+        for attempt in range(retries + 1):
             if attempt:
                 await backoff(attempt)
             try:
                 sound = await self._tested()
             except (InfrastructureError, ProgramFailedError) as error:
-                if attempt == self._retries:
+                if attempt == retries:
                     raise InfrastructureError(f"the grader's self-test failed: {error}") from error
                 continue
             if not sound:
@@ -144,10 +149,6 @@ class SandboxGrader(ABC):
             return await self._tells_right_from_wrong(self._canary_runs)
         except (InfrastructureError, ProgramFailedError):
             return False
-
-
-async def _unsound() -> bool:
-    return False
 
 
 def _unusable(code: str | None) -> Finding | None:

@@ -112,8 +112,8 @@ class Grader(SandboxGrader):
         if not isinstance(found, list):
             return found
         if not self._count_asserts:
-            return await self._judge.decide(tests, found)
-        findings = await self._judge.decide_each(tests, found)
+            return await self._judge.decide(tests, found, tally)
+        findings = await self._judge.decide_each(tests, found, tally)
         failed = [finding for finding in findings if finding[0] is not Verdict.PASSED]
         tally.passed_asserts = len(findings) - len(failed)
         return failed[0] if failed else findings[0]

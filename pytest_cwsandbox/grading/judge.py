@@ -53,12 +53,12 @@ class Judge:
         self._canary = canary
         self._alone = Runs(self.pool.lease, limits=limits, retries=retries, canary=canary)
         # Nothing that happens to a shared sandbox is held against a program.
-        self._together = Runs(self._lease, limits=limits, retries=0, canary=_nobody_knows)
+        self._together = Runs(self._lease, limits=limits, retries=0, canary=None)
         self._starting = asyncio.Lock()
         self._turns = asyncio.Semaphore(PROCESSES)
         self._shared: _Shared | None = None
 
-    async def decide(self, tests: Tests, items: Sequence[Item]) -> Finding:
+    async def decide(self, tests: Tests, items: Sequence[Item], tally: Tally) -> Finding:
         """The finding of the first assert that fails, or passed. Raises as ``Runs.run`` does."""
         judged = [check for check in tests.checks if check.kind == "judged"]
         for index, check in enumerate(tests.checks):
@@ -71,21 +71,25 @@ class Judge:
                 break
         else:
             finding = PASSED
-        return await self._evaluate(tests, judged, items) or finding
+        return await self._evaluate(tests, judged, items, tally) or finding
 
-    async def decide_each(self, tests: Tests, items: Sequence[Item]) -> list[Finding]:
+    async def decide_each(self, tests: Tests, items: Sequence[Item], tally: Tally) -> list[Finding]:
         """The finding of every assert, each on its own. Raises as ``Runs.run`` does."""
         return [
-            await self._evaluate(tests, [check], items) or PASSED
+            await self._evaluate(tests, [check], items, tally) or PASSED
             if check.kind == "judged"
             else compare(check, items[check.calls[0]])
             for check in tests.checks
         ]
 
     async def _evaluate(
-        self, tests: Tests, checks: Sequence[Check], items: Sequence[Item]
+        self, tests: Tests, checks: Sequence[Check], items: Sequence[Item], tally: Tally
     ) -> Finding | None:
-        """The finding of the first of ``checks`` that fails; None if all hold."""
+        """The finding of the first of ``checks`` that fails; None if all hold.
+
+        A failure of the shared sandbox counts as one of the infrastructure: what the values of this
+        grade do to it they do again.
+        """
         if not checks:
             return None
         arguments = [
@@ -95,14 +99,17 @@ class Judge:
             *(item.tag + item.text for item in items),
         ]
         code = script("values", "guard", "evaluate")
+        judging = Tally()  # its sandboxes are the judge's, not the grade's
         try:
-            ended = await self._together.run(code, arguments, Tally())
+            ended = await self._together.run(code, arguments, judging)
             answers = _answers(ended, len(checks))
         except InfrastructureError:
+            judging.retries += 1
             answers = []
         if not answers:
-            ended = await self._alone.run(code, arguments, Tally())
+            ended = await self._alone.run(code, arguments, judging)
             answers = _answers(ended, len(checks))
+        tally.retries += judging.retries
         if not answers:
             end = f"signal {ended.signal}" if ended.signal else f"exit code {ended.returncode}"
             if not await self._canary():
@@ -123,11 +130,11 @@ class Judge:
         return Verdict.WRONG_ANSWER, f"{_short(check.text)}: {why}"
 
     @asynccontextmanager
-    async def _lease(self) -> AsyncIterator[Sandbox]:
+    async def _lease(self, tally: Tally) -> AsyncIterator[Sandbox]:
         async with self._turns:
             async with self._starting:
                 if self._shared is None:
-                    self._shared = _Shared(await self.pool.take())
+                    self._shared = _Shared(await self.pool.take(tally=tally))
                 shared = self._shared
                 shared.users += 1
             try:
@@ -155,11 +162,6 @@ class _Shared:
 
     sandbox: Sandbox
     users: int = 0
-
-
-async def _nobody_knows() -> bool:
-    """The canary of a shared sandbox: whose fault a failure was cannot be told."""
-    return False
 
 
 def _answers(ended: Ended, checks: int) -> list[Item]:

@@ -2,8 +2,9 @@
 
 Three rules. What the service reports as its own failure is retried and never the program's doing.
 A sandbox that dies under the program, and an exec that nobody ended in time, may be either's: when
-it happens again on a fresh sandbox the canary, a program known to be right, decides. And what
-stands on standard error was written before the program began: it never got to run.
+it happens again on a fresh sandbox the canary, a program known to be right, decides. The second
+look is evidence and no retry: it is taken where retries are off as well. And what stands on
+standard error was written before the program began: it never got to run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.grading.limits import Limits
 
-    Lease = Callable[[], AbstractAsyncContextManager[Sandbox]]
+    Lease = Callable[["Tally"], AbstractAsyncContextManager[Sandbox]]
 
 # A program whose result depends on the order of a set shall get the same reward every time; and
 # numerical libraries reserve memory per CPU, more than the limit on a large machine.
@@ -70,9 +71,13 @@ class _SuspectError(Exception):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts the sandboxes that one grade used, and the asserts where it was asked to."""
+    """Counts the sandboxes that one grade used, and the asserts where it was asked to.
+
+    ``retries`` are the failures of the infrastructure that were made good on a fresh sandbox.
+    """
 
     sandboxes: int = 0
+    retries: int = 0
     asserts: int = 0
     passed_asserts: int = 0
 
@@ -80,11 +85,17 @@ class Tally:
 class Runs:
     """Runs scripts with retries, every attempt in a sandbox of ``lease``.
 
-    ``canary`` tells whether a right program passes on a fresh sandbox.
+    ``canary`` tells whether a right program passes on a fresh sandbox. Without one nobody knows
+    whose fault a suspicious failure is: it counts as the infrastructure's, with no second look.
     """
 
     def __init__(
-        self, lease: Lease, *, limits: Limits, retries: int, canary: Callable[[], Awaitable[bool]]
+        self,
+        lease: Lease,
+        *,
+        limits: Limits,
+        retries: int,
+        canary: Callable[[], Awaitable[bool]] | None,
     ) -> None:
         self._lease = lease
         self._limits = limits
@@ -97,27 +108,36 @@ class Runs:
         Raises ``ProgramFailedError``, ``InfrastructureError``, or ``ConfigurationError`` where
         imports or setup of the tests fail.
         """
-        failure: _SuspectError | InfrastructureError
-        suspicions = 0
-        for attempt in range(self._retries + 1):
-            if attempt:
-                await backoff(attempt)
+        failures = suspicions = 0
+        while True:
+            if again := failures + suspicions:
+                await backoff(again)
             try:
-                async with self._lease() as sandbox:
+                async with self._lease(tally) as sandbox:
                     tally.sandboxes += 1
-                    return await self._attempt(sandbox, script, arguments)
-            except _SuspectError as error:
-                failure = error
+                    ended = await self._attempt(sandbox, script, arguments)
+            except _SuspectError as suspicion:
+                if self._canary is None:
+                    raise InfrastructureError(str(suspicion)) from suspicion
                 suspicions += 1
-                if suspicions == 2:
-                    break
-            except InfrastructureError as error:
-                failure = error
-        if isinstance(failure, InfrastructureError):
-            raise failure
-        if not await self._canary():
-            raise InfrastructureError(f"{failure}, and a known right program fails as well")
-        raise ProgramFailedError(failure.verdict, f"{failure}, also on a fresh sandbox")
+                if suspicions < 2:
+                    continue
+                if not await self._canary():
+                    raise InfrastructureError(
+                        f"{suspicion}, and a known right program fails as well"
+                    ) from suspicion
+                raise ProgramFailedError(
+                    suspicion.verdict, f"{suspicion}, also on a fresh sandbox"
+                ) from suspicion
+            except InfrastructureError:
+                failures += 1
+                if failures > self._retries:
+                    raise
+                tally.retries += 1
+            else:
+                # A program that kills its sandbox does so again: one suspicion was no program's.
+                tally.retries += suspicions
+                return ended
 
     async def _attempt(
         self, sandbox: Sandbox, script: tuple[str, ...], arguments: Sequence[str]

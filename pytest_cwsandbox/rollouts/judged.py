@@ -32,7 +32,11 @@ def judged(
     grade_seconds: float,
     options: RolloutOptions,
 ) -> Trajectory:
-    """The trajectory. Without a grade the reward is None where the episode is lost, else 0.0."""
+    """The trajectory. Without a grade the reward is None where the episode is lost, else 0.0.
+
+    Its metric ``retries`` counts failures of sandboxes that were made good, the agent's and those
+    of the grade; 0 where the reward is None. Requests that the endpoint was sent again are not in.
+    """
     if isinstance(grade, Outcome):
         reward, verdict, detail = grade.reward, grade.verdict.value, grade.detail
     elif grade is not None:
@@ -49,6 +53,7 @@ def judged(
         "sandbox_start_seconds": workplace.start_seconds,
         "grade_seconds": grade_seconds,
         "seconds": episode.seconds + grade_seconds,
+        "retries": _retries(workplace, grade) if reward is not None else 0,
     }
     if options.price is not None:
         price_in, price_out = options.price
@@ -72,6 +77,10 @@ def judged(
             "held_out": options.held_out,
         },
     )
+
+
+def _retries(workplace: Workplace, grade: Outcome | float | None) -> int:
+    return workplace.retries + (grade.retries if isinstance(grade, Outcome) else 0)
 
 
 def model_name(policy: Policy) -> str:

@@ -40,7 +40,8 @@ class Workplace:
     """A sandbox that is started ahead, replaced while it has no state, removed at the end.
 
     ``take`` and ``give_back`` are a pool's. ``prepare`` places an episode's files, in every new
-    sandbox. ``sandbox_ids`` are all that were used; ``start_seconds`` sums up the wait for them.
+    sandbox. ``sandbox_ids`` are all that were used; ``start_seconds`` sums up the wait for them;
+    ``retries`` counts failures of the infrastructure that were made good on a fresh sandbox.
     ``clock`` is that of the tools: starts, pauses between attempts and probes do not count.
     """
 
@@ -62,6 +63,7 @@ class Workplace:
         self._gone = False
         self.sandbox_ids: list[str] = []
         self.start_seconds = 0.0
+        self.retries = 0
         self.clock = Clock()
 
     @classmethod
@@ -113,6 +115,7 @@ class Workplace:
             ) as failure:
                 retry = attempt < self._retries and not self._used
                 await self._failed(failure, sandbox, retry=retry, again=attempt > 0)
+                self.retries += 1
                 self._discard()
             else:
                 self._used = True
@@ -199,6 +202,7 @@ class Workplace:
                         raise
                     failure = error
                 else:
+                    self.retries += attempt
                     self.sandbox_ids.append(str(sandbox.sandbox_id))
                     return sandbox
         finally:
