@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pytest_cwsandbox.cli.comparing import baseline, compare
 from pytest_cwsandbox.cli.export import export_
 from pytest_cwsandbox.cli.grading import doctor, grade
 from pytest_cwsandbox.cli.preflight import preflight
@@ -19,5 +20,17 @@ def main() -> None:
     """Evaluate code agents and their reward functions in CoreWeave sandboxes."""
 
 
-for command in (doctor, serve, grade, preflight, report, rescore, export_, ps, cleanup):
+for command in (
+    doctor,
+    serve,
+    grade,
+    preflight,
+    report,
+    baseline,
+    compare,
+    rescore,
+    export_,
+    ps,
+    cleanup,
+):
     main.add_command(command)

@@ -81,6 +81,19 @@ def flips(word: str, flipped: Sequence[Flip], *, width: int) -> list[str]:
     return lines + ([f"{word}: and {more} more"] if more > 0 else [])
 
 
+def verdict(compared: Comparison, alpha: float) -> tuple[str, bool]:
+    """Whether the later run is significantly worse, in a line, and as a truth value."""
+    of = compared.pooled
+    if of.p_value is None:
+        return "no sample in common: nothing to compare", False
+    regressed = of.regressed(alpha)
+    word = "REGRESSED" if regressed else "no significant regression"
+    return (
+        f"{of.before} of {of.pairs} passed before, {of.after} after ({of.test}): {word}",
+        regressed,
+    )
+
+
 def cut(name: str, width: int) -> str:
     """The name without its middle, where it is too long: ends tell names apart."""
     if len(name) <= width:

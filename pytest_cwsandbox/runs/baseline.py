@@ -40,14 +40,20 @@ class Baseline:
 
 def write(file: Path, baseline: Baseline) -> None:
     """Write the file, a line per sample; raises ``UserError`` where it cannot be written."""
-    rows = [
-        f"    {json.dumps(record.id)}: " + json.dumps(_row(record)) for record in baseline.records
-    ]
+    groups: dict[str, list[str]] = {}
+    for record in baseline.records:
+        row = {"problem": record.problem, "reward": record.reward}
+        line = f"      {json.dumps(record.id)}: {json.dumps(row)}"
+        groups.setdefault(record.group, []).append(line)
     about = [
         f"  {json.dumps(name)}: {json.dumps(value)},"
         for name, value in {"kind": KIND, "schema": SCHEMA, **baseline.origin}.items()
     ]
-    text = "\n".join(["{", *about, '  "samples": {', ",\n".join(rows), "  }", "}"]) + "\n"
+    blocks = [
+        f"    {json.dumps(group)}: {{\n" + ",\n".join(groups[group]) + "\n    }"
+        for group in sorted(groups)
+    ]
+    text = "\n".join(["{", *about, '  "groups": {', ",\n".join(blocks), "  }", "}"]) + "\n"
     unfinished = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -74,28 +80,26 @@ def read(file: Path) -> Baseline:
             f"{file}: schema {schema!r:.20}, and this version of pytest-cwsandbox reads schema "
             f"{SCHEMA}: {'upgrade it' if newer else REMEDY}"
         )
-    samples = content.get("samples")
-    if not isinstance(samples, dict) or not samples:
-        raise ProblemFileError(f'{file}: "samples" must hold the samples by id; {REMEDY}')
+    groups = content.get("groups")
+    if not (isinstance(groups, dict) and all(isinstance(of, dict) for of in groups.values())):
+        raise ProblemFileError(f'{file}: "groups" must hold the samples of each; {REMEDY}')
     origin = {k: v for k, v in content.items() if k in {"run", "model", "date"}}
     return Baseline(
         {name: str(value) for name, value in origin.items()},
-        tuple(_record(file, name, row) for name, row in samples.items()),
+        tuple(
+            _record(file, group, name, row)
+            for group, of in groups.items()
+            for name, row in of.items()
+        ),
     )
 
 
-def _row(record: SampleRecord) -> dict[str, object]:
-    return {"group": record.group, "problem": record.problem, "reward": record.reward}
-
-
-def _record(file: Path, name: str, row: object) -> SampleRecord:
+def _record(file: Path, group: str, name: str, row: object) -> SampleRecord:
     match row:
-        case {
-            "group": str(group),
-            "problem": str(problem),
-            "reward": int() | float() as reward,
-        } if not isinstance(reward, bool) and math.isfinite(reward):
+        case {"problem": str(problem), "reward": int() | float() as reward} if not isinstance(
+            reward, bool
+        ) and math.isfinite(reward):
             return SampleRecord(name, group, problem, 0, float(reward))
     raise ProblemFileError(
-        f'{file}: sample "{name}" must have a group, a problem and a number as its reward; {REMEDY}'
+        f'{file}: sample "{name}" must have a problem and a number as its reward; {REMEDY}'
     )
