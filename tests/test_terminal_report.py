@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.reports import terminal
-from pytest_cwsandbox.runs.statistics import by_group, summarise
+from pytest_cwsandbox.runs.statistics import by_group, by_metadata, summarise
 
 
 def record(
@@ -49,6 +51,116 @@ def test_a_long_name_is_not_broken_at_80_columns() -> None:
     assert head.split() == ["group", "passed", "rate", "95%", "interval", "infra", "p95", "s"]
     assert row.startswith("problems/test_agent_solves_it ")
     assert len(row) <= 80
+
+
+LONG = "test_rollouts_of_a_long_name/test_agent_solves_the_problem_within_its_limits"
+
+
+def sampled(*groups: str, samples: int = 4, **metadata: str) -> list[SampleRecord]:
+    """Four samples of each of 1,000 problems per group, nearly all passed."""
+    return [
+        record(
+            number,
+            float(number > 3),
+            group,
+            problem=f"p{number // samples}",
+            seconds=123.456,
+            metadata=metadata,
+        )
+        for group in groups
+        for number in range(1000 * samples)
+    ]
+
+
+@pytest.mark.parametrize("width", [70, 80, 120])
+def test_every_line_fits_and_no_number_is_broken(width: int) -> None:
+    rows = sampled("bundled/tasks", LONG)
+    lines = table(rows, width=width)
+    assert max(map(len, lines)) <= width
+    [tasks, long, total] = [line for line in lines[1:] if "%" in line]
+    for line in (tasks, long):
+        assert "3996/4000  99.9%  99.4%..100.0%" in line
+        assert line.endswith("123.46")
+    assert total.split()[:2] == ["all", "7992/8000"]
+    names = [line[: long.index("3996") - 1].strip() for line in lines]
+    assert LONG in "".join(names)
+
+
+def test_a_terminal_too_narrow_for_the_numbers_gets_longer_lines() -> None:
+    [_, *rows] = table(sampled(LONG), width=20)
+    assert "3996/4000  99.9%  99.4%..100.0%      -  123.46" in rows[0]
+    assert "".join(row[:16].strip() for row in rows) == LONG
+
+
+def passes(records: list[SampleRecord], ks: list[int], width: int = 80) -> list[str]:
+    groups, pooled = by_group(records, ks), summarise("all", records, ks)
+    return terminal.passes(groups, pooled, width=width, color=False).splitlines()
+
+
+def test_pass_at_k_has_a_table_of_its_own() -> None:
+    rows = [
+        record(number, float(number % 4 > 1), problem=f"p{number // 4}") for number in range(20)
+    ]
+    assert passes(rows, [1, 2]) == [
+        "group             problems  pass@1  pass@2  pass^2",
+        "bundled/rollouts         5   50.0%   83.3%   16.7%",
+    ]
+
+
+def test_more_ks_than_fit_go_on_below() -> None:
+    lines = passes(sampled(LONG, "a"), [1, 2, 3, 4])
+    assert max(map(len, lines)) <= 80
+    heads = [line.split()[2:] for line in lines if line.startswith("group")]
+    expected = ["pass@1", "pass@2", "pass@3", "pass@4", "pass^2", "pass^3", "pass^4"]
+    assert [title for head in heads for title in head] == expected
+    assert len(heads) > 1
+
+
+def test_names_are_text_and_nothing_that_a_terminal_acts_on() -> None:
+    [_, row] = table([record(1, 1.0, "mine/[red]x\x1b[2J")], width=80)
+    assert row.startswith("mine/[red]x\\x1b[2J ")
+
+
+def test_rates_have_colours_where_the_terminal_has_them() -> None:
+    rows = [record(1, 1.0, "a"), record(2, 0.0, "b"), record(3, None, "b")]
+    drawn = terminal.table(by_group(rows), summarise("all", rows), width=80, color=True)
+    assert "\x1b[32m100.0%" in drawn
+    assert "\x1b[31m  0.0%" in drawn
+    assert "\x1b" not in "".join(table(rows, width=80))
+
+
+def test_rates_by_metadata_say_what_rollouts_took_where_there_is_room() -> None:
+    spent = {"model": "m", "tokens_in": "1000", "tokens_out": "234", "cost": "0.5"}
+    rows = [record(number, 1.0, metadata=spent) for number in range(3)]
+    by = by_metadata(rows, ["model"])
+    [head, row] = terminal.table(by, width=80, color=False, spent=True).splitlines()
+    assert head.split()[-3:] == ["tokens", "US", "$"]
+    assert row.split()[-2:] == ["1,234", "1.50"]
+
+
+def test_what_must_be_known_to_read_the_table_is_said() -> None:
+    alone, several = [record(1, 1.0)], sampled("a", samples=2)
+    assert terminal.notes(by_group(alone, [1])) == []
+    assert terminal.notes(by_group(several, [1, 2, 4])) == [
+        "intervals of groups with several samples per problem are clustered by problem",
+        "pass@4, pass^4: - where a problem has fewer than 4 samples with a reward",
+    ]
+
+
+def test_a_key_that_no_sample_has_is_said_with_those_there_are() -> None:
+    rows = [record(1, 1.0, metadata={"split": "test", "model": "m"})]
+    assert terminal.unknown_keys(["split"], rows) == []
+    assert terminal.heading(["modle", "split"], rows) == "by split:"
+    assert terminal.unknown_keys(["modle", "split"], rows) == [
+        "--cwsandbox-group-by: no sample has modle; there are: model, split"
+    ]
+    [line] = terminal.unknown_keys(["split"], [record(1, 1.0)])
+    assert line.endswith("none has any metadata: give some with record_reward(..., metadata={...})")
+
+
+def test_a_model_that_a_test_only_names_is_no_rollout() -> None:
+    rows = [record(1, 1.0, metadata={"model": "m"}), record(2, 1.0, metadata={"turns": "x"})]
+    assert terminal.models(rows) == []
 
 
 def test_samples_that_were_lost_alike_are_one_line() -> None:

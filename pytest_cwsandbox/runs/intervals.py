@@ -46,7 +46,8 @@ def design_effect(problems: Sequence[tuple[int, int]]) -> float:
 
     Where nearly all samples agree this ratio is nearly 0/0. As Agresti and Coull (1998) do for the
     rate, a little is added to both kinds: ``PRIOR`` problems that passed in all samples and
-    ``PRIOR`` that passed in none. Where all samples agree each problem then counts once.
+    ``PRIOR`` that passed in none. Where all samples agree each problem then counts
+    about once.
     """
     samples = sum(count for _, count in problems)
     size = sum(count * count for _, count in problems) / samples  # Kish's mean: of a sample's view
