@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.grading.submission import grade_submission
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.problems import Problem
@@ -25,9 +25,9 @@ from pytest_cwsandbox.rollouts.workplace import Workplace
 from pytest_cwsandbox.tags import tag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
-    from cwsandbox import Session
+    from cwsandbox import Sandbox, Session
 
     from pytest_cwsandbox.grading import Grader
     from pytest_cwsandbox.rollouts.policy import Policy
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.trajectory import Trajectory
 
 SOLVER_TOOLS = ("execute_code", "submit_solution")
-MARKUP = re.compile(r"```|~~~|<answer|</think")
 # Python takes a compiled file for current if its source had the same size in the same second: a
 # quick agent would see its old code.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -94,12 +93,18 @@ class Environment:
     def _workplace(
         self, goal: Problem | Task, model: str, annotations: dict[str, str]
     ) -> Workplace:
-        return Workplace(
-            lambda: self._pool.take(annotations=annotations, tags=(model,), working_dir=FOLDER),
+        def take() -> Awaitable[Sandbox]:
+            return self._pool.take(
+                annotations=annotations, tags=(model,), working_dir=FOLDER, tally=workplace
+            )
+
+        workplace = Workplace(
+            take,
             self._pool.give_back,
             prepare=None if isinstance(goal, Problem) else partial(place_files, files=goal.files),
             retries=self._retries,
         )
+        return workplace
 
     async def _solve(
         self, policy: Policy, problem: Problem, workplace: Workplace, options: RolloutOptions
@@ -132,10 +137,6 @@ class Environment:
 
     async def _judge(self, problem: Problem, answer: str, *, held_out: bool) -> Outcome:
         try:
-            outcome = await self._grader.grade_code(problem, answer, held_out=held_out)
-            if outcome.verdict is Verdict.SYNTAX_ERROR and MARKUP.search(answer):
-                # Some models hand in a whole message: then the code in it counts.
-                outcome = await self._grader.grade(problem, answer, held_out=held_out)
+            return await grade_submission(self._grader, problem, answer, held_out=held_out)
         except InfrastructureError as error:
             return Outcome(Verdict.INFRASTRUCTURE_ERROR, str(error))
-        return outcome
