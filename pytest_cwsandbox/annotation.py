@@ -14,16 +14,16 @@ from pytest_cwsandbox.recording import (
     FINDING,
     TROUBLE,
     Recorded,
+    conclude,
     entry_of,
     goal_of,
     group_of,
     of,
-    write,
 )
 from pytest_cwsandbox.runs.identity import RUN
 
 if TYPE_CHECKING:
-    from pytest_cwsandbox.runs.journal import Ending, Entry
+    from pytest_cwsandbox.runs.journal import Entry
 
 # What the SDK raises when the service itself failed; it is not imported to find that out.
 SERVICE_FAILURES = frozenset({"SandboxUnavailableError", "SandboxResourceExhaustedError"})
@@ -46,11 +46,9 @@ def annotate(
     ``--lf`` runs it again, with the status "infra". The teardown report carries the sample.
     """
     recorded = of(item)
-    if call.when == "call" and not recorded.replayed:
+    if not recorded.replayed and (call.when == "call" or call.excinfo is not None):
         _note_end(call, report, recorded)
     status = _status(item, call, report, recorded, gated=gated)
-    if call.when == "call" and not recorded.infrastructure and not recorded.replayed:
-        write(item, "ended")
     told: dict[str, object] = {"status": status} if status else {}
     if status == "infra":
         told["detail"] = recorded.infrastructure
@@ -70,25 +68,34 @@ def annotate(
 def _conclude(item: pytest.Item, recorded: Recorded) -> dict[str, object]:
     """What the last report of an item tells."""
     told: dict[str, object] = {}
-    if entry := entry_of(item, "ended"):
-        if entry.state == "lost":
-            write(item, "lost")
+    conclude(item)
+    if entry := entry_of(item):
         told["sample"] = _light(entry).to_json()
     if finding := item.stash.get(FINDING, None):
         told["finding"] = finding.to_json()
-    if recorded.retries and not recorded.replayed:
-        told["retries"] = recorded.retries
+    if recorded.made_good and not recorded.replayed:
+        told["retries"] = recorded.made_good
     if trouble := item.config.stash.get(TROUBLE, ""):
         told["trouble"] = trouble
     return told
 
 
 def _note_end(call: pytest.CallInfo[None], report: pytest.TestReport, recorded: Recorded) -> None:
-    recorded.seconds = report.duration
-    recorded.ending = _ending(call.excinfo)
-    if call.excinfo is not None:
-        recorded.failure = report.longreprtext
-        recorded.asserted = isinstance(call.excinfo.value, AssertionError)
+    """Note how the test function ended, or why a fixture failed."""
+    error = call.excinfo.value if call.excinfo else None
+    if call.when == "call":
+        recorded.seconds = report.duration
+        recorded.asserted = isinstance(error, AssertionError)
+    else:
+        recorded.asserted = False
+    if report.skipped and hasattr(report, "wasxfail"):  # by pytest.xfail, or by a marker
+        recorded.ending, recorded.failure = "xfailed", str(report.wasxfail)
+    elif isinstance(error, pytest.skip.Exception):
+        recorded.ending, recorded.failure = "skipped", str(error.msg)
+    elif error is not None:
+        recorded.ending, recorded.failure = "failed", report.longreprtext
+    else:
+        recorded.ending, recorded.failure = "passed", ""
 
 
 def _status(
@@ -127,14 +134,6 @@ def _status(
         report.longrepr = None
         return "low reward"
     return ""
-
-
-def _ending(failure: pytest.ExceptionInfo[BaseException] | None) -> Ending:
-    if failure is None:
-        return "passed"
-    if isinstance(failure.value, pytest.skip.Exception):
-        return "skipped"
-    return "xfailed" if isinstance(failure.value, pytest.xfail.Exception) else "failed"
 
 
 def _line_of(item: pytest.Item, failure: pytest.ExceptionInfo[BaseException]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict
 
 import pytest
@@ -14,20 +15,22 @@ from pytest_cwsandbox.annotation import STOPPED
 from pytest_cwsandbox.errors import HarnessError, UserError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import SampleRecord, Verdict
+from pytest_cwsandbox.recording import runs_tests, unwritable
 from pytest_cwsandbox.rollouts import scripted
-from pytest_cwsandbox.runs import journal, plan, summary
+from pytest_cwsandbox.runs import journal, lines, plan, summary
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE, UNFINISHED, Decision
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.summary import Checks, summarise_run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
     from xdist.workermanage import WorkerController
 
     from pytest_cwsandbox.gates import RunGates
     from pytest_cwsandbox.runs.identity import Run
+    from pytest_cwsandbox.runs.lock import FolderLock
     from pytest_cwsandbox.runs.plan import Planned
     from pytest_cwsandbox.settings import Settings
 
@@ -51,8 +54,17 @@ CRASHED = "???"  # xdist's phase for the item that a dead worker was running
 class Controller:
     """Registered in the controller only, under xdist as without it."""
 
-    def __init__(self, settings: Settings, run: Run, gates: RunGates) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        run: Run,
+        gates: RunGates,
+        lock: FolderLock,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """``lock`` is for the run's folder; ``notes`` are said at the end."""
         self._settings = settings
+        self._lock = lock
         self._gates = gates
         self._run = run
         self._entries: dict[str, Entry] = {}
@@ -67,8 +79,25 @@ class Controller:
         self._decision = Decision(missed=False, inconclusive=False, lines=())
         self._summary = summarise_run(run.id, ())
         self._swept: list[str] = []
-        self._trouble: list[str] = []
+        self._trouble = [*notes]
         self._page: Path | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self) -> None:
+        self.hold()
+
+    def hold(self) -> None:
+        """Keep others from continuing this run meanwhile, from its first file on."""
+        if (self._run.folder / plan.PLAN).exists():
+            self._lock.take(self._run.folder)
+
+    @cached_property
+    def _planned(self) -> dict[str, Planned]:
+        try:
+            return plan.read(self._run.folder)
+        except UserError as error:
+            self._say(str(error))
+            return {}
 
     # Counting
 
@@ -106,7 +135,7 @@ class Controller:
             self._groups[node] = told["group"]
         if told.get("status") == "infra":
             self._lost[node] = told["detail"]
-        elif report.when == CRASHED and node in self._groups:
+        elif self._died(report):
             self._lost[node] = "the worker process died while it ran this item"
         elif report.failed:
             self._failed = True
@@ -115,11 +144,18 @@ class Controller:
             if told.get("status") != "infra":
                 self._lost.pop(node, None)
 
+    def _died(self, report: pytest.TestReport) -> bool:
+        """Whether its process died before or in an item of ours."""
+        node = report.nodeid
+        return report.when == CRASHED and (node in self._groups or node in self._planned)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         told = told_by(report)
         status = told.get("status", "")
-        if status == "infra" or (report.when == CRASHED and report.nodeid in self._groups):
+        if self._died(report) and report.nodeid in self._entries:
+            return "", "", ""  # it had ended: nothing is lost
+        if status == "infra" or self._died(report):
             return "infra", "I", "INFRA"
         if status == "low reward":
             return "low reward", "r", "LOW REWARD"
@@ -142,7 +178,7 @@ class Controller:
             return result
         finally:
             self._complete()
-            self._judge(judged=_runs_tests(session.config), finished=finished)
+            self._judge(judged=runs_tests(session.config), finished=finished)
             if self._decision.missed:
                 session.testsfailed += 1  # pytest then ends with exit code 1
 
@@ -150,13 +186,13 @@ class Controller:
         """Take in what the journals know, and note the lost items that did not get to say so."""
         folder = self._run.folder
         try:
-            written = journal.read(folder, self._say) if journal.exists(folder) else {}
+            written = journal.latest(folder, self._say) if journal.exists(folder) else {}
         except UserError as error:
             written = {}
             self._say(str(error))
-        planned = plan.read(folder)
+        planned = self._planned
         told = self._entries
-        self._entries = dict(written)
+        self._entries = journal.samples(written)
         for node, entry in told.items():  # what a disk that took no more does not know
             if node not in written or written[node].rank < entry.rank:
                 self._entries[node] = entry
@@ -164,8 +200,30 @@ class Controller:
             if node not in told:
                 entry = _lost(node, detail, planned.get(node), self._groups, written.get(node))
                 self._entries[node] = entry
-                if written or planned:
+                try:
                     journal.append(folder, self._run.worker, entry)
+                except OSError as error:
+                    self._say(unwritable(folder, error))
+        places = {node: place for place, node in enumerate(planned)}
+        in_order = sorted(
+            self._entries,
+            key=lambda node: (places.get(node, len(places)), lines.natural(node)),
+        )
+        # Whatever became of the processes: sums of floats depend on their order.
+        self._entries = {node: self._entries[node] for node in in_order}
+        self._say_what_is_missing()
+
+    def _say_what_is_missing(self) -> None:
+        planned = self._planned.keys()
+        ran = self._entries.keys() | self._checks.keys() | self._skipped
+        if missing := len(planned - ran):
+            self._say(
+                f"{missing} of {len(planned)} planned samples did not run; continue with "
+                f"--cwsandbox-resume={self._run.id}"
+            )
+        kept = len(self._entries.keys() - planned - self._checks.keys())
+        if kept and self._settings.resume:
+            self._say(f"{kept} samples of the journal are not selected now; they are kept")
 
     def _judge(self, *, judged: bool, finished: bool) -> None:
         records = [entry.record for entry in self._entries.values()]
@@ -176,7 +234,7 @@ class Controller:
             keys=settings.group_by,
             ks=settings.pass_k,
             checks=self._checks_alone(),
-            planned=len(plan.read(self._run.folder)),
+            planned=len(self._planned.keys() | self._entries.keys()) if self._planned else 0,
             retries=sum(record.retries for record in records) + sum(self._retries.values()),
         )
         if not records and not (settings.gated and judged):
@@ -199,10 +257,7 @@ class Controller:
         try:
             self._write(int(session.exitstatus))
         except OSError as error:
-            self._trouble.append(
-                f"the results could not be written to {self._run.folder}: {error.strerror}; "
-                "choose another folder with --cwsandbox-report-dir"
-            )
+            self._say(unwritable(self._run.folder, error))
         self._summarise_step()
         return result
 
@@ -301,16 +356,14 @@ class XdistHooks:
     def pytest_configure_node(self, node: WorkerController) -> None:
         self._run.tell(node.workerinput)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        self._controller.hold()
+
     def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
         if error:
             worker = node.workerinput["workerid"]
             self._controller.sweep([tags.run_tag(self._run.id), tags.worker_tag(worker)])
-
-
-def _runs_tests(config: pytest.Config) -> bool:
-    """Whether this run is for running tests, and not only for showing what it would do."""
-    option = config.option
-    return not (option.collectonly or option.setuponly or option.setupplan)
 
 
 def _lost(
@@ -332,8 +385,8 @@ def _lost(
         detail=detail,
     )
     attempt = 1
-    if known is not None:
-        attempt = known.attempt + (known.state == "lost")
+    if known is not None:  # what has no reward was an earlier attempt
+        attempt = known.attempt + (known.record.reward is None)
     return Entry(record, "lost", attempt)
 
 

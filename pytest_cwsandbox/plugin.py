@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +25,7 @@ from pytest_cwsandbox.reports.junit import Junit
 from pytest_cwsandbox.reports.progress import Progress
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 from pytest_cwsandbox.runs.identity import RUN, Run
+from pytest_cwsandbox.runs.lock import FolderLock
 from pytest_cwsandbox.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -52,8 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[RUN] = Run.from_controller(workerinput)
         _replay(config, settings)
         return
-    run = config.stash[RUN] = _run(config, settings)
+    lock, notes = FolderLock(), list[str]()
+    config.add_cleanup(lock.release)
+    run = config.stash[RUN] = _run(settings, lock, notes)
     _replay(config, settings)
+    if not (config.option.collectonly or config.option.help):
+        config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
     if settings.explicit and not (config.option.collectonly or config.option.help):
         try:
             config.stash[HEADER] = _prepare(config, settings)
@@ -61,34 +65,28 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"cwsandbox: {error}") from error
     gates = RunGates.of(settings, run)
     config.pluginmanager.register(gates, "cwsandbox-gates")
-    controller = Controller(settings, run, gates)
+    controller = Controller(settings, run, gates, lock, notes)
     config.pluginmanager.register(controller, "cwsandbox-controller")
-    if not (config.option.collectonly or config.option.help):
-        config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
     if Progress.wanted(config, settings):
         config.pluginmanager.register(Progress(config, settings, run), "cwsandbox-progress")
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(XdistHooks(controller, run), "cwsandbox-xdist")
 
 
-def _run(config: pytest.Config, settings: Settings) -> Run:
-    """A new run, or the one to be continued."""
+def _run(settings: Settings, lock: FolderLock, notes: list[str]) -> Run:
+    """A new run, or the one to be continued, whose folder is then locked."""
     if not settings.resume:
         return Run.new(settings.report_dir)
     try:
-        folder = resume.reopen(settings.resume, settings.report_dir, partial(_warn, config))
+        folder = resume.reopen(settings.resume, settings.report_dir, lock, notes.append)
     except UserError as error:
         raise pytest.UsageError(f"--cwsandbox-resume: {error}") from error
     return Run.continued(folder)
 
 
-def _warn(config: pytest.Config, text: str) -> None:
-    config.issue_config_time_warning(pytest.PytestWarning(f"cwsandbox: {text}"), stacklevel=2)
-
-
 def _replay(config: pytest.Config, settings: Settings) -> None:
     if settings.resume:
-        replay = resume.Replay.of(config.stash[RUN].folder)
+        replay = resume.Replay(config.stash[RUN].folder)
         config.pluginmanager.register(replay, "cwsandbox-replay")
 
 

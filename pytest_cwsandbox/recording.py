@@ -26,6 +26,7 @@ from pytest_cwsandbox.runs.plan import Planned
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
+    from pathlib import Path
 
     from pytest_cwsandbox.rollouts.trajectory import Trajectory
     from pytest_cwsandbox.runs.journal import Ending, State
@@ -69,6 +70,11 @@ class Recorded:
     graded: list[Graded] = field(default_factory=list)
 
     @property
+    def sample(self) -> bool:
+        """Whether it is one: it has a reward, or lost it to the infrastructure."""
+        return self.rewarded or bool(self.infrastructure)
+
+    @property
     def made_good(self) -> int:
         """Failures of the infrastructure that retries made good."""
         outcomes = [graded.outcome for graded in self.graded]
@@ -95,14 +101,13 @@ class Graded:
 
 FINDING = pytest.StashKey[Finding]()
 RECORDED = pytest.StashKey[Recorded]()
-ATTEMPTS = pytest.StashKey[int]()  # of the item before: in this process, or in the run resumed
-TROUBLE = pytest.StashKey[str]()  # on the config: why this process's journal cannot be written
+ATTEMPTS = pytest.StashKey[int]()  # of the item that the journal knows of
+TROUBLE = pytest.StashKey[str]()  # on the config: why this process cannot write the run's files
 
 
 def begin(item: pytest.Item) -> None:
     """Forget what an earlier attempt of the same item recorded."""
-    attempt = item.stash[ATTEMPTS] = item.stash.get(ATTEMPTS, 0) + 1
-    item.stash[RECORDED] = Recorded(attempt=attempt)
+    item.stash[RECORDED] = Recorded(attempt=item.stash.get(ATTEMPTS, 0) + 1)
     if FINDING in item.stash:
         del item.stash[FINDING]
 
@@ -153,14 +158,16 @@ def record(
             recorded.problem = graded.problem
             recorded.grader, recorded.completion = graded.grader, graded.completion
             recorded.held_out = graded.held_out
-    write(item, "graded")
+    _write(item, _entry(item, recorded, "graded"))
 
 
 def write_plan(session: pytest.Session) -> None:
     """Write down which samples were collected; the first process of the run does."""
     run = session.config.stash[RUN]
-    if run.worker not in {"main", "gw0"} or session.config.option.collectonly:
+    if run.worker not in {"main", "gw0"} or not runs_tests(session.config):
         return
+    if session.testsfailed and not session.config.option.continue_on_collection_errors:
+        return  # pytest runs nothing
     planned = []
     problems: dict[str, Problem] = {}
     tasks: dict[str, dict[str, object]] = {}
@@ -174,8 +181,18 @@ def write_plan(session: pytest.Session) -> None:
             tasks[goal.id] = asdict(goal)
         name = goal.id if goal else ""
         planned.append(Planned(item.nodeid, group_of(item, goal), name, _number(item)))
-    if planned:
+    if not (planned or run.folder.is_dir()):  # it is there when a run is continued
+        return
+    try:
         plan.write(run.folder, planned, problems, tasks)
+    except OSError as error:
+        session.config.stash[TROUBLE] = unwritable(run.folder, error)
+
+
+def runs_tests(config: pytest.Config) -> bool:
+    """Whether this run is for running tests, and not only for showing what it would do."""
+    option = config.option
+    return not (option.collectonly or option.setuponly or option.setupplan)
 
 
 def trajectory_id(item: pytest.Item) -> str:
@@ -211,7 +228,7 @@ def record_trajectory(item: pytest.Item, goal: Problem | Task, trajectory: Traje
         recorded.grader, recorded.completion = "submission", submission
     recorded.held_out = bool(trajectory.metadata.get("held_out"))
     recorded.retries += int(trajectory.metrics.get("retries", 0))
-    write(item, "graded")
+    _write(item, _entry(item, recorded, "graded"))
 
 
 def replay(item: pytest.Item, entry: Entry) -> None:
@@ -237,32 +254,53 @@ def replay(item: pytest.Item, entry: Entry) -> None:
     )
 
 
-def write(item: pytest.Item, state: State) -> None:
-    """Put what is known of the item's sample into this process's journal.
+def conclude(item: pytest.Item) -> None:
+    """Write down how the item ended."""
+    recorded = of(item)
+    if recorded.replayed:
+        return
+    # An item that was a sample in an earlier attempt, and now is none, says so.
+    if recorded.sample or ATTEMPTS in item.stash:
+        _write(item, _end_of(item, recorded))
+
+
+def entry_of(item: pytest.Item) -> Entry | None:
+    """The item's sample as it stands when the item ends; None when it is none."""
+    recorded = of(item)
+    return _end_of(item, recorded) if recorded.sample else None
+
+
+def _write(item: pytest.Item, entry: Entry) -> None:
+    """Put what is known of the item into this process's journal.
 
     A disk that takes no more does not cost a reward: reports carry it too. The run's end says so.
     """
-    entry = entry_of(item, state)
-    if entry is None:
-        return
     run = item.config.stash[RUN]
+    if run.orphaned:
+        return  # who continues the run does this item again
+    item.stash[ATTEMPTS] = entry.attempt
     try:
         journal.append(run.folder, run.worker, entry)
     except OSError as error:
-        item.config.stash[TROUBLE] = (
-            f"the results could not be written to {run.folder}: {error.strerror}; "
-            "choose another folder with --cwsandbox-report-dir"
-        )
+        item.config.stash[TROUBLE] = unwritable(run.folder, error)
 
 
-def entry_of(item: pytest.Item, state: State) -> Entry | None:
-    """The journal's entry of the item; None when it recorded no reward."""
-    recorded = of(item)
-    if not recorded.rewarded and not recorded.infrastructure:
-        return None
+def unwritable(folder: Path, error: OSError) -> str:
+    """What to tell somebody whose run could not be written down."""
+    return (
+        f"the results could not be written to {folder}: {error.strerror}; "
+        "choose another folder with --cwsandbox-report-dir"
+    )
+
+
+def _end_of(item: pytest.Item, recorded: Recorded) -> Entry:
+    return _entry(item, recorded, "lost" if recorded.infrastructure else "ended")
+
+
+def _entry(item: pytest.Item, recorded: Recorded, state: State) -> Entry:
     return Entry(
         _sample(item, recorded),
-        "lost" if recorded.infrastructure else state,
+        state,
         recorded.attempt,
         recorded.ending,
         recorded.failure,
@@ -286,7 +324,7 @@ def _sample(item: pytest.Item, recorded: Recorded) -> SampleRecord:
         problem=recorded.problem or (goal.id if goal else ""),
         sample=_number(item),
         reward=reward,
-        verdict=recorded.verdict if reward is not None else _lost_by(recorded),
+        verdict=_lost_by(recorded) if recorded.infrastructure else recorded.verdict,
         detail=recorded.infrastructure or recorded.detail,
         seconds=round(recorded.seconds, 4),
         worker=item.config.stash[RUN].worker,

@@ -1,26 +1,29 @@
 """Continuing a run: samples that are finished are replayed from its journal, the rest runs.
 
 A replayed item goes through pytest as every other does, so that reports, ``-x`` and JUnit know it;
-but it sets no fixture up and does not call the test function.
+but it sets no fixture up and does not call the test function. docs/runs.md says how it is decided.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cwsandbox import recording
+from pytest_cwsandbox import recording, runner
+from pytest_cwsandbox.annotation import STOPPED
 from pytest_cwsandbox.errors import UserError
-from pytest_cwsandbox.runs import journal, lines
+from pytest_cwsandbox.rollouts import scripted
+from pytest_cwsandbox.runs import journal, lines, plan
 from pytest_cwsandbox.runs.location import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_cwsandbox.runs.journal import Entry
+    from pytest_cwsandbox.runs.lock import FolderLock
 
 
 class ReplayedAssertionError(AssertionError):
@@ -31,35 +34,52 @@ class ReplayedError(Exception):
     """The error of the test in the run that is continued."""
 
 
-def reopen(run: str, runs: Path, warn: Callable[[str], None]) -> Path:
-    """The folder of a run that is to be continued, fit to be appended to.
+def reopen(run: str, runs: Path, lock: FolderLock, warn: Callable[[str], None]) -> Path:
+    """The folder of a run that is to be continued, locked and fit to be appended to.
 
-    Raises ``UserError`` for what is no run, or none that this version can continue.
+    Raises ``UserError`` for what is no run, or none that this version can continue now.
     """
     folder = locate(run, runs)
     if not folder.is_dir():
         raise UserError(f"{folder}: is a file; give the run's folder")
-    for file in [*folder.glob("samples-*.jsonl"), *folder.glob("trajectories-*.jsonl")]:
-        lines.mend(file, warn)
-    journal.read(folder, warn)
+    if not journal.exists(folder) and not (folder / plan.PLAN).exists():
+        raise UserError(f"{folder}: holds no run that could be continued")
+    try:
+        lock.take(folder)
+        _clear(folder)
+        for file in [*folder.glob("samples-*.jsonl"), *folder.glob("trajectories-*.jsonl")]:
+            lines.mend(file, warn)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
+    if journal.exists(folder):
+        journal.read(folder, warn)
+    plan.read(folder)
+    plan.read_problems(folder)
+    plan.read_tasks(folder)
     return folder
 
 
+def _clear(folder: Path) -> None:
+    """Remove what a controller that was killed could not; its servers may still be ending."""
+    runner.stop(folder)
+    scripted.stop(folder)
+    (folder / STOPPED).unlink(missing_ok=True)
+
+
 class Replay:
-    """Registered in the processes that run tests, when a run is continued."""
+    """Registered when a run is continued; of use in the processes that collect tests."""
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
-        self._entries = entries
-
-    @classmethod
-    def of(cls, folder: Path) -> Self:
-        """From the journal of the run's folder, which the controller has looked through."""
-        return cls(journal.read(folder, lambda _: None))
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     @pytest.hookimpl(trylast=True)  # when nothing changes the items any more
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if not journal.exists(self._folder):
+            return
+        # What there is to say of the journal the controller has said.
+        entries = journal.latest(self._folder, lambda _: None)
         for item in items:
-            entry = self._entries.get(item.nodeid)
+            entry = entries.get(item.nodeid)
             if entry is None:
                 continue
             if entry.finished:

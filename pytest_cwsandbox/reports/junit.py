@@ -32,7 +32,7 @@ class Junit:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         # pytest takes those of the teardown; where that fails too, of each a test case of its own.
-        if call.when != "setup" and (entry := recording.entry_of(item, "ended")):
+        if call.when != "setup" and (entry := recording.entry_of(item)):
             report.user_properties.extend(properties(entry.record))
         return report
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,23 @@ class Run:
     """One test run as one of its processes sees it.
 
     ``folder`` exists only once something is written; ``worker`` is "main" in the controller and
-    xdist's id in a worker; ``controller`` is the controller's process id.
+    xdist's id in a worker; ``controller`` is the controller's process id, ``lifeline`` its pidfd.
     """
 
     id: str
     folder: Path
     worker: str
     controller: int
+    lifeline: int | None = None
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the controller is gone: the run may by now be continued by another."""
+        if self.lifeline is None:
+            return False
+        waiting = select.poll()
+        waiting.register(self.lifeline, select.POLLIN)
+        return bool(waiting.poll(0))
 
     @classmethod
     def new(cls, reports: Path) -> Self:
@@ -44,7 +55,12 @@ class Run:
     def from_controller(cls, workerinput: dict[str, object]) -> Self:
         """The same run as this xdist worker sees it."""
         run, folder, controller = cast("tuple[str, str, int]", workerinput["cwsandbox_run"])
-        return cls(run, Path(folder), str(workerinput["workerid"]), controller)
+        worker = str(workerinput["workerid"])
+        try:
+            lifeline = os.pidfd_open(controller)
+        except OSError:  # on another machine
+            lifeline = None
+        return cls(run, Path(folder), worker, controller, lifeline)
 
 
 RUN = pytest.StashKey[Run]()

@@ -17,11 +17,12 @@ from pytest_cwsandbox.runs import lines
 from pytest_cwsandbox.runs.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 SCHEMA = 1
 MERGED = "samples.jsonl"
+LISTED = 10  # contradictions that are told one by one
 State = Literal["graded", "ended", "lost"]
 Ending = Literal["", "passed", "failed", "skipped", "xfailed"]
 _ORDER = {state: place for place, state in enumerate(get_args(State))}
@@ -51,10 +52,12 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 class Entry:
     """A sample and how far its item got.
 
-    ``state`` is "graded" once the reward is known, "ended" once the test function has, "lost" when
-    the infrastructure failed. ``attempt`` counts runs of the item from 1: of its entries the latest
-    attempt counts, and of that the latest state. ``ending`` is what became of the test function,
-    ``failure`` its error as pytest shows it, ``asserted`` whether that was an AssertionError.
+    ``state`` is "graded" once the reward is known, "ended" once the item has, "lost" when it ended
+    because the infrastructure failed. ``attempt`` counts runs of the item that are in the journal,
+    from 1: of its entries the latest attempt counts, and of that the latest state. An attempt that
+    "ended" without a reward takes back what earlier ones recorded. ``ending`` is what became of
+    the test, ``failure`` its error as pytest shows it, or why it was skipped or expected to fail;
+    ``asserted`` says whether it was an AssertionError of the test function.
     """
 
     record: SampleRecord
@@ -70,9 +73,18 @@ class Entry:
         return self.state == "ended" and self.record.reward is not None
 
     @property
+    def void(self) -> bool:
+        """Whether it says that the item recorded nothing after all."""
+        return self.state == "ended" and self.record.reward is None
+
+    @property
     def rank(self) -> tuple[int, int]:
         """Of two entries of a sample the one of higher rank counts."""
         return self.attempt, _ORDER[self.state]
+
+    def contradicts(self, other: Entry) -> bool:
+        """Whether both claim to be the end of the same attempt. A reward may be recorded again."""
+        return self.rank == other.rank and self.state != "graded" and self != other
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -131,26 +143,40 @@ def append(folder: Path, worker: str, entry: Entry) -> None:
 def read(path: Path, warn: Callable[[str], None]) -> dict[str, Entry]:
     """The latest entry of every sample of a run's folder, or of one file of it, by sample id.
 
-    A folder's journals are read, and its ``samples.jsonl`` where it has none. Two entries of one
-    sample that contradict each other, and a cut-off last line, are said through ``warn``. Raises
+    Two results of one attempt, and a cut-off last line, are said through ``warn``. Raises
     ``ProblemFileError`` for any other line that is no entry.
     """
-    latest: dict[str, tuple[Entry, str]] = {}
+    return samples(latest(path, warn))
+
+
+def samples(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Those of ``latest`` that are samples."""
+    return {name: entry for name, entry in entries.items() if not entry.void}
+
+
+def latest(path: Path, warn: Callable[[str], None]) -> dict[str, Entry]:
+    """As ``read``, with the attempts that recorded nothing after all."""
+    found: dict[str, tuple[Entry, str]] = {}
+    contradictions = 0
     for file in files(path):
         for where, row in lines.read(file, warn):
             try:
                 entry = Entry.from_json(row)
             except (TypeError, ValueError) as error:
                 raise ProblemFileError(f"{where}: {error}") from None
-            known = latest.get(entry.record.id)
-            if known is not None and entry != known[0] and entry.rank == known[0].rank:
-                warn(
-                    f'{where}: sample "{entry.record.id}" is also in {known[1]}, with another '
-                    "result of the same attempt: the later is taken"
-                )
+            known = found.get(entry.record.id)
+            if known is not None and entry.contradicts(known[0]):
+                contradictions += 1
+                if contradictions <= LISTED:
+                    warn(
+                        f'{where}: sample "{entry.record.id}" is also in {known[1]}, with another '
+                        "result of the same attempt: the later is taken"
+                    )
             if known is None or entry.rank >= known[0].rank:
-                latest[entry.record.id] = (entry, where)
-    return {name: entry for name, (entry, _) in latest.items()}
+                found[entry.record.id] = (entry, where)
+    if contradictions > LISTED:
+        warn(f"{path}: {contradictions - LISTED} more samples have two results of one attempt")
+    return {name: entry for name, (entry, _) in found.items()}
 
 
 def exists(folder: Path) -> bool:
@@ -159,7 +185,10 @@ def exists(folder: Path) -> bool:
 
 
 def files(path: Path) -> list[Path]:
-    """The files that hold a run's samples; raises ``UserError`` where there are none."""
+    """The files that hold a run's samples, merged ones first; ``UserError`` where none are.
+
+    Usually either has all. A disk that was full for a while leaves some to the merged file.
+    """
     if not path.is_dir():
         return [path]
     journals = sorted(path.glob("samples-*.jsonl"), key=lines.natural)
@@ -169,7 +198,7 @@ def files(path: Path) -> list[Path]:
             f"{path}: holds no samples; tests record them through the fixtures rollout and "
             "record_reward"
         )
-    return journals or [merged]
+    return [merged, *journals] if merged.exists() else journals
 
 
 def merge(folder: Path, entries: Iterable[Entry]) -> None:

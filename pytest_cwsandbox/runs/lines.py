@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,8 @@ CUT_OFF = "skipped the last line, which was cut off when its process died"
 def append(file: Path, row: Mapping[str, object]) -> None:
     """Add a line; the folder is made when missing. No secret gets into it.
 
-    One unbuffered write of the whole line: a process that dies later loses nothing.
+    One unbuffered write of the whole line: a process that dies later loses nothing. ``OSError``
+    where the disk does not take the line; the file is then as it was before.
     """
     line = redact(json.dumps(row)).encode() + b"\n"
     try:
@@ -28,7 +31,14 @@ def append(file: Path, row: Mapping[str, object]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         stream = file.open("ab", buffering=0)
     with stream:
-        stream.write(line)
+        before = os.fstat(stream.fileno()).st_size
+        try:
+            while line:
+                line = line[stream.write(line) :]  # a disk that is nearly full takes a part
+        except OSError:
+            with contextlib.suppress(OSError):
+                stream.truncate(before)
+            raise
 
 
 def read(file: Path, warn: Callable[[str], None]) -> Iterator[tuple[str, dict[str, object]]]:

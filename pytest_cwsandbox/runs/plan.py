@@ -37,19 +37,31 @@ def write(
     problems: Mapping[str, Problem],
     tasks: Mapping[str, Mapping[str, object]],
 ) -> None:
-    """Write the plan, and the problems and tasks by their id; one process of a run does."""
+    """Write the plan, and the problems and tasks by their id; one process of a run does.
+
+    Of a run that is continued the earlier problems and tasks stay: its samples are of them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    problems = {**read_problems(folder), **problems}
+    tasks = {**read_tasks(folder), **tasks}
     _write(folder / PROBLEMS, ({"id": name, **problems[name].to_json()} for name in problems))
     _write(folder / TASKS, ({"id": name, **tasks[name]} for name in tasks))
     _write(folder / PLAN, (asdict(each) for each in planned))
 
 
 def read(folder: Path) -> dict[str, Planned]:
-    """The planned samples by id; empty where none were written."""
-    return {
-        str(row["id"]): Planned(**row)  # type: ignore[arg-type]  # checked by the call itself
-        for _, row in _read(folder / PLAN)
-    }
+    """The planned samples by id; empty where none were written.
+
+    Raises ``ProblemFileError`` for a row that is none.
+    """
+    found = {}
+    for where, row in _read(folder / PLAN):
+        try:
+            planned = Planned(**row)  # type: ignore[arg-type]  # checked by the call itself
+        except TypeError as error:
+            raise ProblemFileError(f"{where}: no planned sample: {error}") from None
+        found[planned.id] = planned
+    return found
 
 
 def group_of(node: str) -> str:
