@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +12,10 @@ from pytest_cwsandbox.reports.html.comparison import write_comparison
 from pytest_cwsandbox.runs.comparison import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 HOSTILE = "</pre></script><script>document.title = 'run'</script><img src=x onerror=alert(1)>"
 PROMPT = "Write add(a, b).\n</pre><b>bold</b>"
@@ -36,35 +35,6 @@ def sample(
         seconds=1.5,
         completion=code,
     )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
-    chromium = shutil.which("chromium") or pytest.skip("needs Debian's chromium")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[Callable[[Path], Page]]:
-    """Open a file; at the end nothing was asked of any network or said on the console."""
-    page = browser.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: complaints.append(request.url))
-
-    def open_(file: Path) -> Page:
-        page.goto(file.as_uri())
-        assert complaints.pop(0) == file.as_uri()
-        return page
-
-    yield open_
-    page.close()
-    assert [line for line in complaints if line != "data:,"] == []
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ base64; the browser unpacks the one that it needs.
 from __future__ import annotations
 
 import gzip
-import zlib
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.reports.html.document import compact
@@ -24,29 +25,28 @@ if TYPE_CHECKING:
 BUDGET = 15_000_000  # characters of base64 in a page
 LEFT_OUT = -2  # where a place's chunk would stand
 CHUNK = 256_000  # of JSON: unpacked in a few milliseconds
+LEVEL = 5  # of gzip: a higher one takes longer than it saves
+THREADS = 4
 LONGEST = 100_000  # characters of one text on a page; the run's files have all
 
 
 @dataclass(slots=True)
 class Details:
-    """Details of samples, or of problems, by their place in the page's table.
+    """JSON of samples, or of problems, by their place in the page's table.
 
-    They are held compressed. Where they do not all fit, those of ``expendable`` places go first.
+    Where not all of them fit, those of ``expendable`` places go first.
     """
 
     texts: dict[int, bytes] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)
     expendable: set[int] = field(default_factory=set)
 
     def put(self, place: int, detail: object, *, expendable: bool = False) -> None:
-        text = compact(shortened(detail)).encode()
-        self.texts[place] = zlib.compress(text, 1)
-        self.sizes[place] = len(text)
+        text = compact(detail)
+        if len(text) > LONGEST:
+            text = compact(shortened(detail))
+        self.texts[place] = text.encode()
         if expendable:
             self.expendable.add(place)
-
-    def get(self, place: int) -> bytes:
-        return zlib.decompress(self.texts[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def pack(details: Details, budget: int) -> Packed:
 
 def _fitting(details: Details, places: Sequence[int], share: float) -> list[int]:
     """The places without as many as bring their sizes down to that share."""
-    sizes = details.sizes
-    surplus = (1 - share * 0.98) * sum(sizes[place] for place in places)
+    sizes = {place: len(details.texts[place]) for place in places}
+    surplus = (1 - share * 0.98) * sum(sizes.values())
     kept = set(places)
     for place in sorted(places, key=lambda p: (p not in details.expendable, -sizes[p])):
         if surplus <= 0:
@@ -91,25 +91,24 @@ def _fitting(details: Details, places: Sequence[int], share: float) -> list[int]
 
 
 def _pack(details: Details, places: Sequence[int]) -> Packed:
-    chunks: list[str] = []
-    chunk_of: dict[int, int] = {}
-    waiting: list[bytes] = []
-    length = 0
+    members: list[list[int]] = []
+    length = CHUNK
     for place in places:
-        if waiting and length + details.sizes[place] > CHUNK:
-            chunks.append(_chunk(waiting))
-            waiting, length = [], 0
-        waiting.append(b'"%d":%s' % (place, details.get(place)))
-        length += details.sizes[place]
-        chunk_of[place] = len(chunks)
-    if waiting:
-        chunks.append(_chunk(waiting))
+        if length >= CHUNK:
+            members.append([])
+            length = 0
+        members[-1].append(place)
+        length += len(details.texts[place])
+    with ThreadPoolExecutor(THREADS) as threads:  # zlib works beside Python
+        chunks = list(threads.map(partial(_chunk, details), members))
+    chunk_of = {place: number for number, each in enumerate(members) for place in each}
     return Packed(chunks, chunk_of)
 
 
-def _chunk(members: Iterable[bytes]) -> str:
+def _chunk(details: Details, places: Iterable[int]) -> str:
+    text = b",".join(b'"%d":%s' % (place, details.texts[place]) for place in places)
     # No time stamp: the same run makes the same page.
-    return b64encode(gzip.compress(b"{" + b",".join(members) + b"}", 6, mtime=0)).decode()
+    return b64encode(gzip.compress(b"{%s}" % text, LEVEL, mtime=0)).decode()
 
 
 def shortened(value: object) -> object:
