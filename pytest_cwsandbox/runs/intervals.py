@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ PRIOR = 0.1
 """Problems solved always, and as many solved never, that the design effect starts from."""
 
 
+@lru_cache(maxsize=1024)  # a report asks of a thousand problems, most of them alike
 def wilson(passed: int, samples: int) -> tuple[float, float]:
     """Wilson score interval (Wilson 1927) of a pass rate, without continuity correction."""
     from scipy.stats import binomtest
