@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[HEADER] = _prepare(config, settings)
         except UserError as error:
             raise pytest.UsageError(f"cwsandbox: {error}") from error
-    gates = RunGates.of(settings, run)
+    gates = RunGates.of(config, settings, run)
     config.pluginmanager.register(gates, "cwsandbox-gates")
     controller = Controller(settings, run, gates, lock, notes)
     config.pluginmanager.register(controller, "cwsandbox-controller")
