@@ -240,7 +240,8 @@ class Controller:
         if not records and not (settings.gated and judged):
             return
         if finished:
-            self._decision, compared = self._gates.judge(self._summary, records)
+            groups = {planned.group for planned in self._planned.values()}
+            self._decision, compared = self._gates.judge(self._summary, records, groups)
         else:
             self._decision, compared = UNFINISHED, None
         self._summary = replace(self._summary, gates=self._decision.lines, comparison=compared)

@@ -13,7 +13,7 @@ from pytest_cwsandbox.runs.comparison import compare
 from pytest_cwsandbox.runs.gate import decide
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Collection, Generator, Iterable, Sequence
 
     from xdist.workermanage import WorkerController
 
@@ -36,9 +36,9 @@ class RunGates:
         self._broken = False  # a file that could not be collected may hold the group
 
     @classmethod
-    def of(cls, settings: Settings, run: Run) -> Self:
+    def of(cls, config: pytest.Config, settings: Settings, run: Run) -> Self:
         """Read the baseline, before anything runs; raises ``pytest.UsageError`` if that fails."""
-        if settings.baseline is None:
+        if settings.baseline is None or config.option.collectonly or config.option.help:
             return cls(settings, run, None)
         try:
             return cls(settings, run, baseline.read(settings.baseline))
@@ -68,7 +68,7 @@ class RunGates:
         """Raise ``pytest.UsageError`` for a group on the command line that no item belongs to."""
         if self._broken:
             return
-        planned = self._collected()
+        planned = {planned.group for planned in plan.read(self._run.folder).values()}
         if journal.exists(self._run.folder):  # of a run that is continued
             earlier = journal.read(self._run.folder, lambda _: None)
             planned |= {entry.record.group for entry in earlier.values()}
@@ -84,18 +84,18 @@ class RunGates:
                 there = f"its groups are {', '.join(sorted(planned))}" if planned else "it has none"
                 raise pytest.UsageError(f'{option}: this run has no group "{unknown[0]}": {there}')
 
-    def _collected(self) -> set[str]:
-        return {planned.group for planned in plan.read(self._run.folder).values()}
-
     # The verdict
 
     def judge(
-        self, summary: Summary, records: Sequence[SampleRecord]
+        self, summary: Summary, records: Sequence[SampleRecord], collected: Collection[str]
     ) -> tuple[Decision, Comparison | None]:
-        """The verdict of the run, and the comparison with its baseline."""
+        """The verdict of the run, and the comparison with its baseline.
+
+        ``collected`` are the groups of the samples that were to run.
+        """
         compared = None
         if self._baseline is not None:
             names = (os.path.relpath(str(self._settings.baseline)), self._run.id)
             compared = compare(self._baseline.records, records, names=names)
         gates = self._settings.gates
-        return decide(summary.groups, summary.pooled, gates, compared, self._collected()), compared
+        return decide(summary.groups, summary.pooled, gates, compared, collected), compared
