@@ -130,4 +130,4 @@ def _show(rescored: Rescored) -> None:
 
 
 def _brief(reward: float | None, verdict: str) -> str:
-    return f"{verdict} (null)" if reward is None else f"{verdict} ({reward:g})"
+    return f"{verdict or 'no verdict'} ({'null' if reward is None else f'{reward:g}'})"
