@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import cwsandbox
@@ -13,7 +15,7 @@ import pytest
 
 from pytest_cwsandbox import backend, runner
 from pytest_cwsandbox.errors import ConfigurationError
-from pytest_cwsandbox.grading import ExitCodeGrader, Grader, Limits, scripts
+from pytest_cwsandbox.grading import ExitCodeGrader, Grader, Limits, runs, scripts
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.problems import Problem
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cwsandbox import Session
+    from cwsandbox import Process, ProcessResult, Session
 
 ADD = Problem(
     "add",
@@ -145,8 +147,9 @@ class Hasty(Limits):
 def hasty(session: Session) -> Iterator[Callable[..., Grader]]:
     graders: list[Grader] = []
 
-    def make(**limits: float) -> Grader:
-        graders.append(Grader(session, limits=Hasty(**limits)))  # type: ignore[arg-type]  # as Limits
+    def make(*, retries: int = 2, **limits: float) -> Grader:
+        hasty = Hasty(**limits)  # type: ignore[arg-type]  # as Limits
+        graders.append(Grader(session, limits=hasty, retries=retries))
         return graders[-1]
 
     yield make
@@ -181,22 +184,43 @@ def test_a_value_that_takes_the_judge_too_long_is_the_programs_timeout(
     assert outcome.verdict is Verdict.TIMEOUT
 
 
+@pytest.mark.parametrize("retries", [0, 2])
 def test_a_program_that_kills_its_sandbox_is_blamed_only_the_second_time(
-    hasty: Callable[..., Grader],
+    retries: int, hasty: Callable[..., Grader]
 ) -> None:
-    outcome = hasty().grade_code(ADD, "import os, time\nos.kill(-1, 9)\ntime.sleep(9)\n").result()
+    killer = "import os, time\nos.kill(-1, 9)\ntime.sleep(9)\n"
+    outcome = hasty(retries=retries).grade_code(ADD, killer).result()
     assert (outcome.verdict, outcome.sandboxes) == (Verdict.SANDBOX_KILLED, 2)
+    assert outcome.retries == 0
+
+
+def test_a_sandbox_that_dies_once_under_a_program_is_the_services_failure(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grader = Grader(session, retries=0)
+    grader.grade_code(ADD, RIGHT).result()
+    real, codes = runs._bounded, iter([137])
+
+    async def killed_once(process: Process) -> ProcessResult:
+        result = await real(process)
+        return replace(result, returncode=next(codes, result.returncode))
+
+    monkeypatch.setattr(runs, "_bounded", killed_once)
+    outcome = grader.grade_code(ADD, RIGHT).result()
+    assert (outcome.reward, outcome.retries, outcome.sandboxes) == (1.0, 1, 2)
+    grader.close()
 
 
 @contextmanager
-def broken(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> Iterator[None]:
-    """The first ``times`` calls of a sandbox's method fail as the service's failures do."""
-    left = [times]
+def broken(
+    monkeypatch: pytest.MonkeyPatch, name: str, times: int, *, after: int = 0
+) -> Iterator[None]:
+    """``times`` calls of a sandbox's method fail as the service's failures do."""
+    calls = itertools.count()
     real = getattr(cwsandbox.Sandbox, name)
 
     def fail(self: cwsandbox.Sandbox, *args: object, **options: object) -> object:
-        if left[0] > 0:
-            left[0] -= 1
+        if after <= next(calls) < after + times:
             raise cwsandbox.SandboxUnavailableError("injected")
         return real(self, *args, **options)
 
@@ -212,7 +236,19 @@ def test_a_failure_of_the_service_is_retried_on_a_fresh_sandbox(
     grader = Grader(session)
     grader.grade_code(ADD, RIGHT).result()
     with broken(monkeypatch, method, 2):
-        assert grader.grade_code(ADD, RIGHT).result().reward == 1.0
+        outcome = grader.grade_code(ADD, RIGHT).result()
+    assert (outcome.reward, outcome.retries) == (1.0, 2)
+    assert grader.grade_code(ADD, RIGHT).result().retries == 0
+    grader.close()
+
+
+def test_so_is_one_of_the_judges_sandbox(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = Problem("near", "", ("assert abs(add(1, 2) - 3) < 1e-9",), "add")
+    grader = Grader(session)
+    grader.grade_code(ADD, RIGHT).result()
+    with broken(monkeypatch, "exec", 1, after=1):
+        outcome = grader.grade_code(near, RIGHT).result()
+    assert (outcome.reward, outcome.retries, outcome.sandboxes) == (1.0, 1, 1)
     grader.close()
 
 
@@ -226,6 +262,7 @@ def test_a_service_that_goes_on_failing_gives_no_reward(
     with broken(monkeypatch, method, 1000):
         outcome = grader.grade_code(ADD, code).result()
     assert (outcome.reward, outcome.verdict) == (None, Verdict.INFRASTRUCTURE_ERROR)
+    assert outcome.retries == 0  # nothing was made good
     assert "injected" in outcome.detail
     assert grader.grade_code(ADD, code).result().reward is not None
     grader.close()
@@ -243,13 +280,14 @@ def test_a_grader_whose_self_test_fails_refuses_until_it_passes(
     grader.close()
 
 
+@pytest.mark.parametrize("retries", [0, 2])
 def test_a_self_test_with_bad_luck_does_not_lose_a_batch(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    retries: int, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grader = Grader(session)
+    grader = Grader(session, retries=retries)
     with broken(monkeypatch, "exec", 3):
-        refs = [grader.grade_code(ADD, RIGHT) for _ in range(4)]
-        assert [ref.result().reward for ref in refs] == [1.0] * 4
+        outcomes = [grader.grade_code(ADD, RIGHT) for _ in range(4)]
+        assert [(one.result().reward, one.result().retries) for one in outcomes] == [(1.0, 0)] * 4
     grader.close()
 
 

@@ -10,6 +10,7 @@ from cwsandbox import SandboxUnavailableError
 
 from pytest_cwsandbox import pool as pool_module
 from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.grading.runs import Tally
 from pytest_cwsandbox.pool import SandboxPool
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_start_that_fails_is_retried_and_its_sandbox_removed() -> None:
     session = FakeSession(SandboxUnavailableError("busy"))
     pool = pool_of(session)
-    async with pool.lease():
+    tally = Tally()
+    async with pool.lease(tally):
         assert [sandbox.stopped for sandbox in session.made] == [1, 0]
     assert [sandbox.stopped for sandbox in session.made] == [1, 1]
-    assert (pool.created, pool.failed_starts) == (1, 1)
+    assert (pool.created, pool.failed_starts, tally.retries) == (1, 1, 1)
 
 
 async def test_starts_that_go_on_failing_are_infrastructure() -> None:

@@ -67,9 +67,13 @@ def place(
     retries: int = 2,
 ) -> Workplace:
     pool = SandboxPool(session, retries=retries)
-    return Workplace(
-        lambda: pool.take(working_dir=FOLDER), pool.give_back, prepare=prepare, retries=retries
+    workplace = Workplace(
+        lambda: pool.take(working_dir=FOLDER, tally=workplace),
+        pool.give_back,
+        prepare=prepare,
+        retries=retries,
     )
+    return workplace
 
 
 @contextlib.asynccontextmanager
@@ -302,6 +306,7 @@ class TestTheServicesDoing:
 
     @pytest.mark.parametrize("kind", [*STARTS, *CALLS])
     async def test_without_state_a_fresh_sandbox_is_tried(self, kind: Kind) -> None:
+        made_good = 0
         with faulty(f"{kind}@0.3") as session:
             for _ in range(8):
                 async with working(place(session, retries=8)) as workplace:
@@ -309,7 +314,9 @@ class TestTheServicesDoing:
                         "exit=0\nhi\n",
                         "File written successfully",
                     }
+                    made_good += workplace.retries
             assert await none_is_left(session)
+        assert made_good > 0
 
     @pytest.mark.parametrize("kind", CALLS)
     async def test_with_state_it_is_infrastructure_and_nothing_is_repeated(
