@@ -19,7 +19,7 @@ const COLUMNS = [
 const ROWS = TABLE.rows.map((told, place) => {
   const [prefix, rest, group, problem, sample, reward, verdict, seconds, detail, ...values] = told;
   const status = reward === null ? "lost" : reward >= 1 ? "passed" : "failed";
-  const id = TABLE.prefixes[prefix] + rest;
+  const id = (TABLE.prefixes[prefix] + rest).toWellFormed(); // as addresses have it
   const searched = [id, TABLE.problems[problem], TABLE.verdicts[verdict], TABLE.groups[group], detail];
   const text = searched.join("\n").toLowerCase();
   return { place, id, group, problem, sample, reward, verdict, seconds, detail, values, status, text };
@@ -205,10 +205,12 @@ function show() {
 function setUp() {
   const controls = document.getElementById("controls");
   for (const filter of FILTERS) {
-    filter.select = element("select", { onchange: (event) => change({ [filter.name]: event.target.value, page: null }) },
+    const press = (event) => change({ [filter.name]: event.target.value, page: null });
+    filter.select = element("select", { id: `filter-${filter.name}`, onchange: press },
       element("option", { value: "" }, "all"),
       ...filter.choices.map(([value, text]) => element("option", { value }, text)));
-    controls.append(element("label", {}, filter.label, filter.select));
+    const label = element("label", { for: filter.select.id }, filter.label);
+    controls.append(element("div", { class: "field" }, label, filter.select));
   }
   const reset = () => {
     history.replaceState(null, "", "#");

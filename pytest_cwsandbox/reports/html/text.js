@@ -19,6 +19,7 @@ const UNSEEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-
 /** The text with a sign in place of every character that could not be seen. */
 function visible(text) {
   return String(text)
+    .toWellFormed()
     .replace(/\r\n/g, "\n")
     .replace(UNSEEN, (character) => {
       const code = character.charCodeAt(0);
