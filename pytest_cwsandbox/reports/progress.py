@@ -109,24 +109,27 @@ class Progress:
     def pytest_runtest_logstart(self) -> None:
         """Begin with the first test: by then the plan is written, by whichever process."""
         if self._tally is None:
-            self._begin(time.monotonic())
+            self._tally = self._begin(time.monotonic())
 
-    def _begin(self, now: float) -> None:
-        self._tally = Tally(plan.read(self._run.folder).keys(), now)
+    def _begin(self, now: float) -> Tally:
+        tally = Tally(plan.read(self._run.folder).keys(), now)
         say = self._terminal()
-        if not self._tally.planned or say is None:
-            return
+        if not tally.planned or say is None:
+            return tally
         self._said = now - LINE_SECONDS if self._settings.progress == "on" else now
         if say.isatty() and os.environ.get("TERM", "dumb") != "dumb":
             descriptor = say._tw._file.fileno()  # noqa: SLF001 - pytest offers its file nowhere else
             line = BottomLine(descriptor, markup=say.hasmarkup)
-            self._live = Live(line, self._tally.line, self._settings.backend_options, self._run)
+            self._live = Live(line, tally.line, self._settings.backend_options, self._run)
+        return tally
 
     @pytest.hookimpl(trylast=True)  # behind the terminal's own word
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if self._tally is None or not self._tally.note(report):
-            return
         now = time.monotonic()
+        if self._tally is None:  # whoever runs items again may not say that they start
+            self._tally = self._begin(now)
+        if not self._tally.note(report):
+            return
         if self._live is not None:
             self._live.changed()
         elif now - self._said >= LINE_SECONDS:

@@ -12,11 +12,13 @@ import termios
 import time
 from typing import TYPE_CHECKING, Self
 
-import pyte
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+pyte = pytest.importorskip("pyte", reason="needs the [dev] extra")
 
 PATIENCE_SECONDS = 120.0  # only a program that hangs takes as long
 
@@ -102,6 +104,11 @@ class Terminal:
     @property
     def shown(self) -> list[str]:
         return [line.rstrip() for line in self.screen.display]
+
+    def typing_at(self, prompt: str) -> bool:
+        """Whether the cursor stands behind this prompt."""
+        row: int = self.screen.cursor.y
+        return self.shown[row] == prompt
 
     @property
     def bottom(self) -> str:
