@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "[redacted]"
 SHORTEST = 8  # a value such as "1" or "local" is no secret, and stands everywhere
+SHORTEST_PART = 4  # that is hidden beside an ellipsis
 SHORTEST_LINE = 16  # of a value with several, such as a private key: a traceback indents each
 
 # Whole words: neither max_tokens nor TOKENIZERS_PARALLELISM nor PWD is a secret.
@@ -27,6 +29,7 @@ _SECRET_NAME = re.compile(
     r"|bearer|cookie",
     re.IGNORECASE,
 )
+_ELLIPSIS = re.compile(r"\.{3,}")
 _NUMBER = re.compile(r"[\d.+-]+")
 _USER = r"://(?:[^\s/\\\"'<>@:]{0,200}:[^\s/\\\"'<>]{0,200}|[^\s/\\\"'<>@:]{20,200})@"
 # Before each pattern what none of its matches is without: to look for a word is quick.
@@ -58,9 +61,12 @@ def redact(text: str) -> str:
     # The variables as they are stored: to decode them all for every line would cost more than the
     # rest, and a test may set one at any time.
     variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001 - see above
-    found = [form for form in _KNOWN.forms(variables) if form in text]
-    if found:
-        text = _without(text, found)
+    forms = _KNOWN.forms(variables)
+    spans = [span for form in forms if form in text for span in _spans(text, form)]
+    if forms and "..." in text:
+        spans += _fragments(text, forms)
+    if spans:
+        text = _without(text, spans)
     for mark, pattern, replacement in _FORMS:
         if mark in text:
             text = pattern.sub(replacement, text)
@@ -118,16 +124,30 @@ def _named_secrets(value: object) -> Iterator[str]:
             yield from _named_secrets(each)
 
 
-def _without(text: str, forms: Sequence[str]) -> str:
+def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
     """The text without these; where some overlap, without all that they cover."""
     kept = []
     done = 0
     until = -1
-    for start, end in sorted(span for form in forms for span in _spans(text, form)):
+    for start, end in sorted(spans):
         if start > until:
             kept += [text[done:start], HIDDEN]
         until = done = max(until, end)
     return "".join([*kept, text[done:]])
+
+
+def _fragments(text: str, forms: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where pytest left out the middle of a long value, and kept a part of a secret beside it."""
+    for dots in _ELLIPSIS.finditer(text):
+        start, end = dots.span()
+        for form in forms:
+            low = max(0, start - len(form))
+            head = text.rfind(form[:SHORTEST_PART], low, start)
+            if head >= 0 and form.startswith(text[head:start]):
+                yield head, start
+            tail = text.find(form[-SHORTEST_PART:], end, end + len(form))
+            if tail >= 0 and form.endswith(text[end : tail + SHORTEST_PART]):
+                yield end, tail + SHORTEST_PART
 
 
 def _spans(text: str, form: str) -> Iterator[tuple[int, int]]:
@@ -152,17 +172,22 @@ class _Known:
 
     def __init__(self, told: set[str]) -> None:
         self._told = told
-        self._seen: tuple[Mapping[bytes, bytes], set[str]] = ({}, set())
+        self._seen: tuple[set[bytes], set[str]] = (set(), set())
         self._forms: tuple[str, ...] = ()
 
     def forms(self, variables: Mapping[bytes, bytes]) -> tuple[str, ...]:
-        if self._seen != (variables, self._told):
-            self._seen = (dict(variables), set(self._told))
-            values = self._told | {
-                value for name, value in os.environ.items() if is_secret_name(name)
-            }
+        # Others change all the time: pytest sets PYTEST_CURRENT_TEST for each phase of an item.
+        secrets = {value for name, value in variables.items() if _names_a_secret(name)}
+        if self._seen != (secrets, self._told):
+            self._seen = (secrets, set(self._told))
+            values = self._told | set(map(os.fsdecode, secrets))
             self._forms = tuple({form for value in values for form in _forms_of(value)})
         return self._forms
+
+
+@lru_cache(maxsize=1024)
+def _names_a_secret(variable: bytes) -> bool:
+    return is_secret_name(os.fsdecode(variable))
 
 
 def _forms_of(value: str) -> Iterator[str]:

@@ -93,6 +93,14 @@ def test_of_secrets_that_overlap_nothing_is_left(monkeypatch: pytest.MonkeyPatch
     assert redact("<abcdefgh1234>gh1234zyxwvu") == "<[redacted]>[redacted]"
 
 
+def test_parts_of_a_secret_are_hidden_where_pytest_left_out_the_middle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_SECRET", PLANTED)
+    shown = f"{{'given': '{PLANTED[:9]}...{PLANTED[-12:]}'}} but ...and so on..."
+    assert redact(shown) == "{'given': '[redacted]...[redacted]'} but ...and so on..."
+
+
 def test_numbers_and_short_values_survive(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"A_TOKEN": "1", "B_KEY": "local", "C_SECRET": "12345678"}.items():
         monkeypatch.setenv(name, value)
@@ -181,7 +189,7 @@ def test_a_command_is_shown_without_its_secrets() -> None:
     ]
 
 
-@pytest.mark.parametrize("part", ["a", "://" + ":" * 60, "Bearer ", "sk-sk-sk-", "\\"])
+@pytest.mark.parametrize("part", ["a", "://" + ":" * 60, "Bearer ", "sk-sk-sk-", "\\", "...a"])
 def test_hostile_texts_cost_no_more_than_their_length(
     monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
