@@ -1,4 +1,4 @@
-"""Where a run comes from: run.json. docs/runs.md describes its fields."""
+"""Where a run comes from: run.json. docs/provenance.md describes its fields."""
 
 from __future__ import annotations
 
