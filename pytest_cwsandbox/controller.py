@@ -173,6 +173,11 @@ class Controller:
         except session.Failed:  # -x: the run ends as one that failed, and not with pytest's own 2
             finished = True
             raise
+        except KeyboardInterrupt:  # xdist's word for -x too
+            if not (session.shouldfail and self._lost) or self._failed:
+                raise
+            finished = True
+            raise session.Failed(session.shouldfail) from None
         else:
             finished = True
             return result
