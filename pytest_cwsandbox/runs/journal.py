@@ -26,6 +26,8 @@ LISTED = 10  # contradictions that are told one by one
 State = Literal["graded", "ended", "lost"]
 Ending = Literal["", "passed", "failed", "skipped", "xfailed"]
 _ORDER = {state: place for place, state in enumerate(get_args(State))}
+_ENDINGS = frozenset(get_args(Ending))
+_OF_THE_RECORD = frozenset(field.name for field in fields(SampleRecord))
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "id": str,
     "group": str,
@@ -114,7 +116,7 @@ class Entry:
             value = row[name]
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 raise TypeError(f'field "{name}" cannot be {value!r:.40}')
-        if row["state"] not in _ORDER or row["ending"] not in get_args(Ending):
+        if row["state"] not in _ORDER or row["ending"] not in _ENDINGS:
             raise ValueError(f'unknown state "{row["state"]}" or ending "{row["ending"]}"')
         reward = row.get("reward", "missing")
         if reward is not None and (
@@ -123,8 +125,7 @@ class Entry:
             or not math.isfinite(reward)
         ):
             raise TypeError('field "reward" must be a finite number or null')
-        names = {field.name for field in fields(SampleRecord)}
-        record = SampleRecord.from_json({k: v for k, v in row.items() if k in names})
+        record = SampleRecord.from_json({k: v for k, v in row.items() if k in _OF_THE_RECORD})
         return cls(
             record,
             cast("State", row["state"]),
