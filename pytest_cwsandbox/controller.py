@@ -268,6 +268,8 @@ class Controller:
         return result
 
     def _write(self, exit_status: int) -> None:
+        if exit_status == pytest.ExitCode.USAGE_ERROR:
+            return  # a run that cannot be continued with these problems stays as it was
         if not self._entries and not self._findings:
             return
         folder = self._run.folder
