@@ -10,6 +10,7 @@ standard error was written before the program began: it never got to run.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 import uuid
 from dataclasses import dataclass
@@ -147,6 +148,7 @@ class Runs:
 
         limits = self._limits
         given = [str(limits.cpu_seconds), str(limits.wall_seconds), str(limits.memory_bytes)]
+        command: Sequence[str] = script
         started = time.monotonic()
         try:
             command = await _command(sandbox, script, [*given, *arguments])
@@ -164,7 +166,9 @@ class Runs:
             suspicion = await _suspicion(error, sandbox, overdue=overdue)
             if suspicion is not None:
                 raise suspicion from error
-            raise InfrastructureError(f"the sandbox service failed: {error}") from error
+            # A reader learns nothing from the command, which is long and holds the program.
+            said = str(error).replace(f"Command {shlex.join(command)}", "the program")
+            raise InfrastructureError(f"the sandbox service failed: {said}") from error
         ended = Ended(result.returncode, result.stdout_bytes)
         if complaint := result.stderr.strip():
             reason = complaint.splitlines()[-1][:300]

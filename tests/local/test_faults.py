@@ -72,6 +72,7 @@ def rewards(session: Session, *programs: str, retries: int) -> list[float | None
         outcomes = [ref.result() for ref in refs]
     for outcome in outcomes:
         assert (outcome.reward is None) == (outcome.verdict is Verdict.INFRASTRUCTURE_ERROR)
+        assert "python" not in outcome.detail  # the command is long and holds the program
     return [outcome.reward for outcome in outcomes]
 
 
