@@ -71,16 +71,22 @@ def read_run(path: Path, warn: Callable[[str], None] = warnings.warn) -> list[Re
     was cut off when its process died is skipped with a warning. Raises ``ProblemFileError`` for
     any other line that is no trajectory, ``UserError`` for a run without any.
     """
-    files = (
-        sorted(path.glob("trajectories-*.jsonl"), key=lines.natural) if path.is_dir() else [path]
-    )
-    latest = {recorded.id: recorded for file in files for recorded in _read(file, warn)}
+    latest = {recorded.id: recorded for recorded in iterate(path, warn)}
     if not latest:
         raise UserError(
             f"{path}: no trajectories; tests record them through the rollout fixture, "
             "as in `pytest evals/test_mbpp_rollouts.py`"
         )
     return sorted(latest.values(), key=lambda recorded: lines.natural(recorded.id))
+
+
+def iterate(path: Path, warn: Callable[[str], None]) -> Iterator[RecordedTrajectory]:
+    """As ``read_run``, one at a time, earlier attempts first; nothing for a run without any."""
+    files = (
+        sorted(path.glob("trajectories-*.jsonl"), key=lines.natural) if path.is_dir() else [path]
+    )
+    for file in files:
+        yield from _read(file, warn)
 
 
 def _read(file: Path, warn: Callable[[str], None]) -> Iterator[RecordedTrajectory]:

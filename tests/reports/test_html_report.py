@@ -162,7 +162,7 @@ def test_it_says_first_what_the_run_came_to(run: Path, opened: Open) -> None:
         "infra lost": "1",
         "retried": "0",
         "tokens": "960",
-        "median seconds": "2.00",
+        "median time": "2.00 s",
     }
 
 
@@ -496,7 +496,7 @@ def test_what_a_model_wrote_stays_text(tmp_path: Path, opened: Open, text: str) 
     folder = write_run(
         tmp_path / "run", [entry(of, f"failure {text}"), entry(other)], gates=(text,)
     )
-    said = {"role": "assistant", "content": f"said {text}"}
+    said: dict[str, object] = {"role": "assistant", "content": f"said {text}"}
     recorded.append(folder, "main", rollout(of, said, call(f"call {text}"), heard(f"heard {text}")))
     (folder / "run.json").write_text(json.dumps({"image": text, "command": [text], text: text}))
     summary.write_findings(folder, [Finding("attacks", text, "bad", 0, 1, text)])

@@ -40,11 +40,8 @@ class Details:
     texts: dict[int, bytes] = field(default_factory=dict)
     expendable: set[int] = field(default_factory=set)
 
-    def put(self, place: int, detail: object, *, expendable: bool = False) -> None:
-        text = compact(detail)
-        if len(text) > LONGEST:
-            text = compact(shortened(detail))
-        self.texts[place] = text.encode()
+    def put(self, place: int, text: bytes, *, expendable: bool = False) -> None:
+        self.texts[place] = text
         if expendable:
             self.expendable.add(place)
 
@@ -111,6 +108,12 @@ def _chunk(details: Details, places: Iterable[int]) -> str:
     return b64encode(gzip.compress(b"{%s}" % text, LEVEL, mtime=0)).decode()
 
 
+def encoded(detail: object) -> bytes:
+    """JSON without texts that no reader gets through."""
+    text = compact(detail)
+    return (text if len(text) <= LONGEST else compact(shortened(detail))).encode()
+
+
 def shortened(value: object) -> object:
     """The value with texts that no reader gets through cut short."""
     if isinstance(value, str):
@@ -123,10 +126,10 @@ def shortened(value: object) -> object:
     return value
 
 
-def of_entry(entry: Entry) -> dict[str, object]:
+def of_entry(entry: Entry) -> bytes:
     """A sample beside its row in the table."""
     record = entry.record
-    return {
+    told = {
         "completion": record.completion,
         "grader": record.grader,
         "held_out": record.held_out,
@@ -139,23 +142,25 @@ def of_entry(entry: Entry) -> dict[str, object]:
         "worker": record.worker,
         "metadata": record.metadata,
     }
+    return encoded(told)
 
 
-def of_problem(problem: Problem) -> dict[str, object]:
+def of_problem(problem: Problem) -> bytes:
     """What was asked, and how an answer is judged."""
-    return {
+    told = {
         "prompt": problem.prompt,
         "asserts": list(problem.test_list),
         "held_out": list(problem.challenge_test_list),
         "reference": problem.reference_solution,
     }
+    return encoded(told)
 
 
-def of_trajectory(recorded: RecordedTrajectory) -> dict[str, object]:
+def of_trajectory(recorded: RecordedTrajectory) -> bytes:
     """A rollout without what only a trainer needs: tools, log probabilities, token ids."""
     trajectory = recorded.trajectory
     left = {"submission", "model", "task_id", "source", "split", "held_out", "sample"}
-    return {
+    told = {
         "stop_reason": trajectory.stop_reason.value,
         "reward": trajectory.reward,
         "verdict": trajectory.verdict,
@@ -164,6 +169,7 @@ def of_trajectory(recorded: RecordedTrajectory) -> dict[str, object]:
         "metrics": trajectory.metrics,
         "metadata": {k: v for k, v in trajectory.metadata.items() if k not in left},
     }
+    return encoded(told)
 
 
 def _message(message: dict[str, object]) -> dict[str, object]:

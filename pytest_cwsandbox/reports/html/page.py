@@ -161,7 +161,7 @@ def _tiles(source: Source, pooled: Rate) -> Iterator[Tile]:
     if any("cost" in record.metadata for record in records):
         yield Tile("cost", f"${sum(_number(record, 'cost') for record in records):,.2f}")
     if pooled.median is not None:
-        yield Tile("median seconds", f"{pooled.median:.2f}", f"p95 {pooled.p95:.2f}")
+        yield Tile("median time", f"{pooled.median:.2f} s", f"p95 {pooled.p95:.2f} s")
 
 
 def _number(record: SampleRecord, name: str) -> float:

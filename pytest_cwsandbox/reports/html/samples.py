@@ -8,7 +8,8 @@ from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.reports.html import details, rows
 from pytest_cwsandbox.reports.html.details import BUDGET, Details, Packed, pack
 from pytest_cwsandbox.reports.html.document import data
-from pytest_cwsandbox.rollouts.recorded import read_run
+from pytest_cwsandbox.rollouts.recorded import iterate
+from pytest_cwsandbox.runs.lines import natural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,23 +46,23 @@ def _length(table: Mapping[str, object], name: str) -> int:
 
 
 def _trajectories(source: Source) -> Details:
-    found = Details()
-    if next(source.folder.glob("trajectories-*.jsonl"), None) is None:
-        return found
+    """The rollouts of every sample: mostly one, which has the sample's id."""
     place_of = {record.id: place for place, record in enumerate(source.records)}
-    rollouts: dict[int, list[object]] = {}
+    rollouts: dict[int, dict[str, bytes]] = {}
     try:
-        recorded = read_run(source.folder, source.notes.append)
+        for each in iterate(source.folder, source.notes.append):
+            place = place_of.get(each.id, place_of.get(each.id.rpartition("#")[0]))
+            if place is not None:
+                rollouts.setdefault(place, {})[each.id] = details.of_trajectory(each)
     except UserError as error:
         source.notes.append(str(error))
-        return found
-    for each in recorded:
-        place = place_of.get(each.id, place_of.get(each.id.rpartition("#")[0]))
-        if place is not None:
-            rollouts.setdefault(place, []).append(details.of_trajectory(each))
+    found = Details()
     for place, several in sorted(rollouts.items()):
+        ordered = [several[name] for name in sorted(several, key=natural)]
         reward = source.entries[place].record.reward
-        found.put(place, several, expendable=reward is not None and reward >= 1)
+        found.put(
+            place, b"[%s]" % b",".join(ordered), expendable=reward is not None and reward >= 1
+        )
     return found
 
 

@@ -7,7 +7,7 @@ const PAGE = 50; // rows
 const STATUS = { passed: "passed", failed: "below full reward", lost: "lost to infrastructure" };
 const TONE = { passed: "good", failed: "bad", lost: "warn" };
 const COLUMNS = [
-  { name: "problem", of: (row) => row.problem, cell: problemCell },
+  { name: "problem", of: (row) => row.problem, cell: problemCell, class: "clip" },
   { name: "sample", of: (row) => row.sample, class: "num" },
   { name: "group", of: (row) => row.group, show: (row) => TABLE.groups[row.group], class: "wide-only" },
   { name: "verdict", of: (row) => row.verdict, cell: verdictCell },
@@ -184,7 +184,10 @@ async function showSample() {
       badges),
     content,
   );
-  if (!dialog.open) dialog.showModal();
+  if (!dialog.open) {
+    dialog.showModal();
+    dialog.focus(); // so that the keys scroll
+  }
   dialog.scrollTop = 0;
   if (focused) dialog.querySelector(`[data-step="${focused}"]`).focus();
 }
