@@ -31,7 +31,8 @@ from pytest_cwsandbox.reports.html import write_report
 began = time.perf_counter()
 write_report(Path(sys.argv[1]))
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps([time.perf_counter() - began, used.ru_maxrss / 1024]))
+cpu = used.ru_utime + used.ru_stime
+print(json.dumps([time.perf_counter() - began, cpu, used.ru_maxrss / 1024]))
 """
 CONFTEST = """
 import atexit, json, os, resource
@@ -93,22 +94,36 @@ def report_lines(folder: Path) -> list[Line]:
     done = subprocess.run(
         [sys.executable, "-c", REPORT, folder], capture_output=True, check=True, text=True
     )
-    seconds, memory = json.loads(done.stdout)
+    seconds, cpu, memory = json.loads(done.stdout)
     size = (folder / "report.html").stat().st_size / 1e6
     return [
         Line("report: written in", seconds, "s"),
+        Line("report: CPU of the process", cpu, "s"),
         Line("report: peak memory of the process", memory, "MiB"),
         Line("report: size", size, "MB", 20),
     ]
 
 
 def browser_lines(page_file: Path) -> list[Line]:
-    """Time until a freshly started Chromium shows rows, and until it answers."""
+    """The best of three freshly started browsers: what else the machine does is not the page's."""
+    tries = [_opened(page_file) for _ in range(3)]
+    loaded, usable, searched, opened = map(min, zip(*tries, strict=True))
+    return [
+        Line("Chromium: DOM loaded", loaded, "s"),
+        Line("Chromium: rows shown", usable, "s", 2),
+        Line("Chromium: search answered", searched, "s"),
+        Line("Chromium: sample opened", opened, "s"),
+    ]
+
+
+def _opened(page_file: Path) -> tuple[float, float, float, float]:
+    """Seconds until the page is loaded, until it shows rows; of a search, and of a click."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page()
         began = time.perf_counter()
         page.goto(page_file.as_uri(), wait_until="domcontentloaded")
@@ -124,12 +139,7 @@ def browser_lines(page_file: Path) -> list[Line]:
         page.locator("dialog[open]").wait_for()
         opened = time.perf_counter() - began
         browser.close()
-    return [
-        Line("Chromium: DOM loaded", loaded, "s"),
-        Line("Chromium: rows shown", usable, "s", 2),
-        Line("Chromium: search answered", searched, "s"),
-        Line("Chromium: sample opened", opened, "s"),
-    ]
+    return loaded, usable, searched, opened
 
 
 def controller_cpu(items: int, *options: str, plain: bool) -> float:
