@@ -83,8 +83,8 @@ def test_no_file_of_a_run_holds_a_secret(
     for name, content in files.items():
         found = [where for where, secret in secrets.items() if _core(secret) in content]
         assert not found, f"{name} holds the secret of the {found}"
-        if name.endswith(".jsonl"):
-            assert [json.loads(line) for line in content.splitlines()]
+        for line in content.splitlines() if name.endswith(".jsonl") else []:
+            json.loads(line)  # what is hidden leaves it JSON
     assert "[redacted]" in files["samples.jsonl"]
     # What is no secret is whole.
     assert json.loads(files["run.json"])["max_tool_calls"] == 20
