@@ -189,6 +189,7 @@ async def test_a_trajectory_says_what_it_cost(session: Session) -> None:
         "sandbox_start_seconds",
         "grade_seconds",
         "seconds",
+        "retries",
         "cost",
     }
     assert (trajectory.metrics["turns"], trajectory.metrics["tool_calls"]) == (2, 2)
