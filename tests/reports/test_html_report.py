@@ -284,6 +284,13 @@ def test_how_the_run_was_made_is_told(run: Path, opened: Open) -> None:
     assert "versions.x" in page.inner_text("main")
 
 
+def test_the_scripted_model_is_not_taken_for_one(tmp_path: Path, opened: Open) -> None:
+    record = sample("square", 0, 1.0, metadata={"model": "scripted"})
+    page = opened(write_report(write_run(tmp_path / "run", [entry(record)])))
+
+    assert "no language model" in page.inner_text(".head")
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("other.jsonl", "holds no samples"), ("samples-main.jsonl", "must be a JSON object")],

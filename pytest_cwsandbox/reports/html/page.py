@@ -12,6 +12,7 @@ from pytest_cwsandbox.reports.html import charts
 from pytest_cwsandbox.reports.html.samples import samples
 from pytest_cwsandbox.reports.html.signal import signal_of
 from pytest_cwsandbox.reports.html.verdict import verdict_of
+from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,10 +118,14 @@ def _groups(told: object) -> Sequence[Mapping[str, object]]:
 def _head(source: Source) -> Iterator[tuple[str, str]]:
     """The line below the title: what ran, on what."""
     models = {r.metadata["model"] for r in source.records if "model" in r.metadata}
-    if models:
-        yield "model", ", ".join(sorted(models))
-    elif model := source.provenance.get("model"):
-        yield "model", str(model)
+    if told := models or {str(source.provenance.get("model") or "")} - {""}:
+        yield (
+            "model",
+            ", ".join(
+                f"{model} ({NOT_A_MODEL})" if is_scripted(model) else model
+                for model in sorted(told)
+            ),
+        )
     for name in ("started", "backend", "image", "command"):
         value = source.provenance.get(name)
         if isinstance(value, list):
