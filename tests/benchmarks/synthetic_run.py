@@ -67,9 +67,11 @@ def write(folder: Path, *, problems: int = 1000, samples: int = 10, seed: int = 
     for number, each in enumerate(planned):
         record = _record(each, skill[each.problem], texts, random_)
         worker = f"gw{number % WORKERS}"
-        for state in ("graded", "ended"):
-            entry = Entry(record, state, ending="passed" if state == "ended" else "")
-            journal.append(folder, worker, entry)
+        entry = Entry(record, "lost")
+        if record.reward is not None:
+            journal.append(folder, worker, Entry(record, "graded"))
+            entry = Entry(record, "ended", ending="passed")
+        journal.append(folder, worker, entry)
         entries.append(entry)
         trajectory = _trajectory(record, prompts[each.problem], texts, random_)
         told = RecordedTrajectory(each.id, each.group, each.problem, each.sample, trajectory)

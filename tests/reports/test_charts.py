@@ -168,6 +168,17 @@ def test_wide_spans_have_columns_of_equal_ratio_and_narrow_ones_of_equal_width()
     assert narrow[0].startswith("10 s to 10.5 s")
 
 
+def test_a_time_on_an_edge_counts_in_the_column_that_it_begins() -> None:
+    bars = titles(latency_histogram([10.0, 10.4, 10.5, 12.0, 16.0]))[:-2]
+
+    assert bars == [
+        "10 s to 10.5 s: 2 samples",
+        "10.5 s to 11 s: 1 sample",
+        "12 s to 12.5 s: 1 sample",
+        "16 s to 16.5 s: 1 sample",
+    ]
+
+
 def test_no_time_at_all_is_in_the_first_column_of_a_wide_span() -> None:
     assert titles(latency_histogram([0, 50, 100]))[0].startswith("0 s to 0.")
 
