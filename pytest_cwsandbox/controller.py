@@ -82,7 +82,6 @@ class Controller:
         self._trouble = [*notes]
         self._page: Path | None = None
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self) -> None:
         self.hold()
 

@@ -223,7 +223,7 @@ def test_of_attempts_the_last_counts(pytester: pytest.Pytester) -> None:
         """
     )
     pytester.makepyfile(
-        """
+        test_again="""
         def test_better_at_last(request, record_reward):
             record_reward(request.node.attempt / 2)
 
@@ -233,7 +233,9 @@ def test_of_attempts_the_last_counts(pytester: pytest.Pytester) -> None:
         """
     )
     result = pytester.runpytest_subprocess("-n0")
-    result.stdout.fnmatch_lines(["test_of*/test_better_at_last*1/1*", "checks: 1 passed, 0 failed"])
+    result.stdout.fnmatch_lines(
+        ["test_again/test_better_at_last*1/1*", "checks: 1 passed, 0 failed"]
+    )
     [row] = map(json.loads, (folder(pytester) / "samples.jsonl").read_text().splitlines())
     assert (row["attempt"], row["reward"]) == (3, 1.0)
 
@@ -416,7 +418,7 @@ def test_a_journal_that_cannot_be_written_costs_no_reward_and_is_said_once(
 ) -> None:
     pytester.makeconftest(FULL)
     pytester.makepyfile(
-        """
+        test_full="""
         import pytest
 
         @pytest.mark.parametrize("number", range(4))
