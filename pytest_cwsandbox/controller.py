@@ -166,25 +166,30 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        finished = False
         try:
             result = yield
+        except pytest.UsageError:  # nothing ran
+            raise
         except session.Failed:  # -x: the run ends as one that failed, and not with pytest's own 2
-            finished = True
+            self._conclude(session, finished=True)
             raise
         except KeyboardInterrupt:  # xdist's word for -x too
-            if not (session.shouldfail and self._lost) or self._failed:
-                raise
-            finished = True
-            raise session.Failed(session.shouldfail) from None
-        else:
-            finished = True
-            return result
-        finally:
-            self._complete()
-            self._judge(judged=runs_tests(session.config), finished=finished)
-            if self._decision.missed:
-                session.testsfailed += 1  # pytest then ends with exit code 1
+            only_lost = session.shouldfail and self._lost and not self._failed
+            self._conclude(session, finished=bool(only_lost))
+            if only_lost:
+                raise session.Failed(session.shouldfail) from None
+            raise
+        except BaseException:
+            self._conclude(session, finished=False)
+            raise
+        self._conclude(session, finished=True)
+        return result
+
+    def _conclude(self, session: pytest.Session, *, finished: bool) -> None:
+        self._complete()
+        self._judge(judged=runs_tests(session.config), finished=finished)
+        if self._decision.missed:
+            session.testsfailed += 1  # pytest then ends with exit code 1
 
     def _complete(self) -> None:
         """Take in what the journals know, and note the lost items that did not get to say so."""
