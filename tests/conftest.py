@@ -19,6 +19,12 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs inside tests do not write into the summary of the step that runs the tests."""
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+
+
 def shared_folder() -> Path:
     """Where the real inputs should be, also for tests that are parametrized by them."""
     beside = Path(__file__).resolve().parents[2] / "shared"
