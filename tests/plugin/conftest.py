@@ -9,6 +9,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# What a run that collected samples leaves, and one that recorded some, beside its workers' files.
+PLANNED_FILES = {"plan.jsonl", "problems.jsonl", "run.json", "tasks.jsonl"}
+RUN_FILES = PLANNED_FILES | {"report.html", "samples.jsonl", "summary.json"}
 DISTRIBUTIONS = {"one process": ("-n0",), "two workers": ("-n2",), "no xdist": ("-p", "no:xdist")}
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .conftest import RUN_FILES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,7 +56,8 @@ def test_the_run_folder_holds_samples_and_summary(pytester: pytest.Pytester, run
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["all"]["passed"] == 3
     assert summary["checks"] == {"passed": 1, "failed": 0}
-    assert sorted(path.name for path in folder.iterdir()) == ["samples.jsonl", "summary.json"]
+    workers = {f"samples-{row['worker']}.jsonl" for row in rows}
+    assert {path.name for path in folder.iterdir()} == RUN_FILES | workers
 
 
 def test_a_run_that_records_nothing_prints_and_writes_nothing(

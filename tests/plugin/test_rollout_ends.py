@@ -10,6 +10,7 @@ import pytest
 from pytest_cwsandbox import runner
 from tests.rollouts.endpoints import HANG, failure
 
+from .conftest import PLANNED_FILES, RUN_FILES
 from .rollouts import AGENT, model_at, samples, served, trajectories
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def test_an_endpoint_that_refuses_every_request_stops_the_run_with_one_message(
     assert outcomes == {}, "nothing else has run"
     assert len(endpoint.bodies) <= 2  # one of each worker
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert left_in_run_folders(pytester.path) == set()
+    assert left_in_run_folders(pytester.path) == PLANNED_FILES
 
 
 def test_a_script_that_does_not_exist_stops_the_run_too(pytester: pytest.Pytester) -> None:
@@ -140,7 +141,7 @@ def test_what_was_earned_before_the_run_stopped_is_kept(pytester: pytest.Pyteste
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*1/1*100.0%*", "checks: 0 passed, 1 failed"])
     assert [row["reward"] for row in samples(pytester.path)] == [1.0]
-    assert left_in_run_folders(pytester.path) == {"samples.jsonl", "summary.json"}
+    assert left_in_run_folders(pytester.path) == RUN_FILES | {"samples-main.jsonl"}
 
 
 @pytest.fixture
@@ -261,7 +262,7 @@ def test_a_rollout_that_a_test_gives_up_on_ends_with_it(
     assert result.ret == 0
     result.stdout.no_fnmatch_line("*left over*")
     result.stdout.no_fnmatch_line("*cwsandbox pass rates*")
-    assert left_in_run_folders(pytester.path) == set()
+    assert left_in_run_folders(pytester.path) == PLANNED_FILES
 
 
 def left_in_run_folders(path: Path) -> set[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .conftest import RUN_FILES
 from .rollouts import AGENT, SUBMITS, folder, model_at, samples, served, trajectories
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ def test_a_rollout_is_a_sample_apart_from_the_checks(pytester: pytest.Pytester, 
     assert [one["metadata"]["sample"] for one in kept] == [0, 1]
     assert all(one["messages"][-1]["content"] == "submitted" for one in kept)
     names = {path.name for path in folder(pytester.path).iterdir()}
-    workers = {f"trajectories-{row['worker']}.jsonl" for row in rows}
-    assert names == {"samples.jsonl", "summary.json", *workers}
+    kinds = ("samples", "trajectories")
+    workers = {f"{kind}-{row['worker']}.jsonl" for row in rows for kind in kinds}
+    assert names == RUN_FILES | workers
 
 
 @pytest.mark.parametrize("mode", ["strict", "auto"])
