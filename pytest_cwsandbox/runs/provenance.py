@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.runs import plan
@@ -160,7 +160,7 @@ def read(folder: Path) -> Provenance | None:
 
 def conflicts(before: Provenance, now: Provenance) -> list[str]:
     """What must be alike in a run and its continuation, and is not; a line for each."""
-    was, new = (redacted(each.to_json()) for each in (before, now))
+    was, new = (cast("dict[str, object]", redacted(each.to_json())) for each in (before, now))
     lines = [
         f"--cwsandbox-{name.replace('_', '-')}: {_shown(was[name])} in the run, "
         f"{_shown(new[name])} now"
@@ -177,17 +177,19 @@ def conflicts(before: Provenance, now: Provenance) -> list[str]:
 
 def differences(before: Provenance, now: Provenance) -> list[str]:
     """What may differ in a continuation, but is to be known; a line for each."""
-    lines = [
-        f"{name} {was or 'missing'} in the run, {new or 'missing'} now"
+    pairs: list[tuple[str, object, object]] = [
+        (name, before.versions.get(name) or "missing", now.versions.get(name) or "missing")
         for name in PACKAGES
-        if (was := before.versions.get(name, "")) != (new := now.versions.get(name, ""))
     ]
-    lines += [
-        f"{name.replace('_', ' ')} {_shown(was)} in the run, {_shown(new)} now"
+    pairs += [
+        (name.replace("_", " "), getattr(before, name), redacted(getattr(now, name)))
         for name in ("python", "git_commit", "git_dirty", "backend", "model_base_url")
-        if (was := getattr(before, name)) != (new := redacted(getattr(now, name)))
     ]
-    return lines
+    return [
+        f"{name} {_shown(was)} in the run, {_shown(new)} now"
+        for name, was, new in pairs
+        if was != new
+    ]
 
 
 def content_conflicts(before: Provenance, now: Provenance) -> list[str]:
