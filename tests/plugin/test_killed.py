@@ -19,7 +19,6 @@ from .conftest import DISTRIBUTIONS
 from .test_fixtures import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SAMPLES = """
@@ -52,7 +51,8 @@ INCONCLUSIVE = 75
 
 
 def command(*args: str) -> list[str]:
-    quiet = ("-q", "-p", "no:cacheprovider", "-o", "addopts=")
+    # Of no use here, and each of two dozen runs would pay for it.
+    quiet = ("-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:anyio", "-o", "addopts=")
     return [sys.executable, "-m", "pytest", *quiet, *args, *GATED]
 
 
@@ -94,7 +94,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, list[
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "test_killed_run.py").write_text(SAMPLES)
     return tmp_path
 

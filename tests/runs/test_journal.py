@@ -110,7 +110,7 @@ def test_merged_samples_are_no_contradiction_of_their_journals(
 
 def test_a_folder_without_samples_is_an_error_that_says_how_to_get_some(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no samples; tests record them through"):
-        journal.read(tmp_path, str)
+        journal.read(tmp_path, print)
 
 
 # The plan
