@@ -64,7 +64,10 @@ def baseline(run: str, output: Path) -> None:
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option(
+    "-o",
+    "--output",
     "--html",
+    "output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PATH",
     help="Write the comparison as an HTML page too.",
@@ -82,7 +85,7 @@ def baseline(run: str, output: Path) -> None:
 def compare(
     before: str,
     after: str,
-    html: Path | None,
+    output: Path | None,
     alpha: float,
     fail_on_regression: bool,  # noqa: FBT001 - click passes it by name
 ) -> None:
@@ -107,9 +110,9 @@ def compare(
         click.secho(line, fg="red")
     for line in report.flips("improved", found.improved, width=width):
         click.echo(line)
-    if html is not None:
-        _write_html(html, found, earlier, later, alpha)
-        click.echo(f"report: {html}")
+    if output is not None:
+        _write_html(output, found, earlier, later, alpha)
+        click.echo(f"report: {output}")
     lost = any(record.reward is None for record in later.records)
     line, regressed = report.verdict(found, alpha)
     click.secho(line, fg="red" if regressed or not found.pooled.pairs else "green")
