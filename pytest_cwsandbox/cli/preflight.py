@@ -81,6 +81,11 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         file = read_samples(
             locate(samples), group, warn=lambda text: click.echo(f"warning: {text}", err=True)
         )
+        if (output or problems) and len(file.groups) > 1:
+            raise click.UsageError(
+                "-o and --problems are for one group: choose it with --group, of "
+                + ", ".join(file.groups)
+            )
         rows = problem_rows(file, problems) if problems else {}
         found = preflight(file, plan)
         if output is not None:

@@ -27,12 +27,13 @@ def show(found: Preflight, console: Console) -> None:
         for line in _histogram(found.problems):
             console.print(line, markup=False)
         console.print()
+    whole = not console.is_terminal  # a line for who reads a pipe or a log
     for name, fact in facts(found):
-        console.print(f"{name:<12} {fact}", markup=False)
+        console.print(f"{name:<12} {fact}", markup=False, soft_wrap=whole)
     for note in found.notes:
-        console.print(f"note: {note}", markup=False)
+        console.print(f"note: {note}", markup=False, soft_wrap=whole)
     for reason in found.reasons:
-        console.print(f"- {reason}", style="red", markup=False)
+        console.print(f"- {reason}", style="red", markup=False, soft_wrap=whole)
     console.print("READY" if found.ready else "NOT READY", style="bold")
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.problems.rows import read_rows
+from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
 from pytest_cwsandbox.runs import journal, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pytest_cwsandbox.outcome import SampleRecord
@@ -51,10 +53,14 @@ class ProblemSamples:
 
 @dataclass(frozen=True, slots=True)
 class SampleFile:
-    """What a file holds: problems in order of appearance, and what needs to be said about it."""
+    """What a file holds: problems in order of appearance, and what needs to be said about it.
+
+    ``groups`` are those of the run that the problems are of.
+    """
 
     problems: list[ProblemSamples]
     notes: list[str]
+    groups: tuple[str, ...] = ()
 
 
 def read_samples(path: Path, group: str = "", *, warn: Callable[[str], None]) -> SampleFile:
@@ -86,30 +92,51 @@ def _of_run(path: Path, group: str, warn: Callable[[str], None]) -> SampleFile:
                 "with"
             )
     missing = plan.read(path).keys() - {record.id for record in records} if path.is_dir() else ()
-    groups = dict.fromkeys(record.group for record in records)
     if group:
+        groups = dict.fromkeys(record.group for record in records)
         records = [record for record in records if record.group == group]
         if not records:
             known = ", ".join(groups) or "none"
             raise ProblemFileError(f'{path}: has no group "{group}"; its groups are: {known}')
-    notes = []
-    if len(groups) > 1 and not group:
-        notes.append(f"{len(groups)} groups are pooled; --group takes one: {', '.join(groups)}")
-    if strays := sum(not record.problem for record in records):
-        notes.append(f"samples of no problem, left out: {strays}")
+    file = of_records(records)
     if missing:
-        notes.append(f"samples that were planned and have no result: {len(missing)}")
-    return SampleFile(of_records(records).problems, notes)
+        file.notes.append(f"samples that were planned and have no result: {len(missing)}")
+    return file
 
 
 def of_records(records: Iterable[SampleRecord]) -> SampleFile:
-    """The samples of a run's records; of those without a problem none."""
+    """The samples of a run's records; of those without a problem none.
+
+    Groups stay apart: what two of them earn for a problem are no draws of one policy. Where some
+    sample a problem more than once, those that sample none again say nothing and are left out.
+    """
+    records = list(records)
+    of_problems = [record for record in records if record.problem]
+    groups = tuple(dict.fromkeys(record.group for record in of_problems))
+    rewarded = Counter((r.group, r.problem) for r in of_problems if r.reward is not None)
+    again = {group for (group, _), samples in rewarded.items() if samples > 1}
+    counted = tuple(group for group in groups if group in again) or groups
     problems: dict[str, ProblemSamples] = {}
-    for record in records:
-        if record.problem:
-            problem = problems.setdefault(record.problem, ProblemSamples(record.problem))
+    for record in of_problems:
+        if record.group in counted:
+            name = f"{record.group} {record.problem}" if len(counted) > 1 else record.problem
+            problem = problems.setdefault(name, ProblemSamples(name))
             problem.samples.append(Sample(record.id, record.reward))
-    return SampleFile(list(problems.values()), [])
+    return SampleFile(list(problems.values()), [*_notes(records, groups, counted)], counted)
+
+
+def _notes(
+    records: list[SampleRecord], groups: tuple[str, ...], counted: tuple[str, ...]
+) -> Iterator[str]:
+    if len(counted) > 1:
+        yield f"{len(counted)} groups are kept apart; --group takes one: {', '.join(counted)}"
+    if left_out := [group for group in groups if group not in counted]:
+        yield f"groups that sample no problem more than once, left out: {', '.join(left_out)}"
+    if strays := sum(not record.problem for record in records):
+        yield f"samples of no problem, left out: {strays}"
+    models = {r.metadata["model"] for r in records if r.group in counted and "model" in r.metadata}
+    if scripts := sorted(filter(is_scripted, models)):
+        yield f"model {', '.join(scripts)}: {NOT_A_MODEL}"
 
 
 def _reward(row: Row) -> float | None:

@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from pytest_cwsandbox.cli import main
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.problems import load
+from pytest_cwsandbox.reports.html.signal import signal_of
+from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL
 from pytest_cwsandbox.runs import journal, plan
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.plan import Planned
@@ -196,13 +198,63 @@ def test_a_run_is_read_by_its_folder_or_its_file(tmp_path: Path, as_folder: bool
     assert found["notes"][0] == "samples of no problem, left out: 1"
 
 
-def test_groups_of_a_run_are_pooled_aloud_or_taken_one_by_one(tmp_path: Path) -> None:
-    file = recorded(tmp_path / "samples.jsonl", ("a/x", "p", 1.0), ("a/y", "p", 0.0))
-    assert "2 groups are pooled; --group takes one: a/x, a/y" in preflight(file).output
+def test_groups_of_a_run_are_kept_apart_or_taken_one_by_one(tmp_path: Path) -> None:
+    always = [("a/x", "p", 1.0), ("a/x", "p", 1.0)]
+    never = [("a/y", "p", 0.0), ("a/y", "p", 0.0)]
+    file = recorded(tmp_path / "samples.jsonl", *always, *never)
+    assert "note: 2 groups are kept apart; --group takes one: a/x, a/y" in preflight(file).output
+    found = numbers(file, "--group-size", "2")
+    assert [p["task_id"] for p in found["problems"]] == ["a/y p", "a/x p"]
+    assert found["zero_variance"]["estimate"] == 1.0  # no policy earns now 1, now 0
     assert numbers(file, "--group", "a/y")["pass_rate"] == 0.0
     absent = preflight(file, "--group", "a/z")
     assert absent.exit_code == 2
     assert 'has no group "a/z"; its groups are: a/x, a/y' in absent.output
+
+
+def test_a_keep_list_is_of_one_group(tmp_path: Path) -> None:
+    twice = [(group, "p", reward) for group in ("a/x", "a/y") for reward in (0.0, 1.0)]
+    file = recorded(tmp_path / "samples.jsonl", *twice)
+    out = tmp_path / "keep.jsonl"
+    refused = preflight(file, "-o", out)
+    assert refused.exit_code == 2
+    assert "choose it with --group, of a/x, a/y" in " ".join(refused.output.split())
+    assert not out.exists()
+    preflight(file, "-o", out, "--group", "a/x")
+    assert json.loads(out.read_text())["task_id"] == "p"
+
+
+def test_groups_that_sample_no_problem_again_are_left_out_aloud(tmp_path: Path) -> None:
+    again = [("a/x", "p", reward) for reward in (0.0, 1.0)]
+    file = recorded(tmp_path / "samples.jsonl", ("a/once", "p", 1.0), *again, ("a/odd", "", 0.5))
+    output = preflight(file).output
+    assert "groups that sample no problem more than once, left out: a/once" in output
+    assert "samples of no problem, left out: 1" in output
+    [problem] = numbers(file)["problems"]
+    assert (problem["task_id"], problem["samples"]) == ("p", 2)
+
+
+def test_the_page_of_a_run_has_the_same_numbers(tmp_path: Path) -> None:
+    rewards = {("a/x", "p"): 1, ("a/x", "q"): 3, ("a/y", "p"): 2, ("a/y", "q"): 0, ("a/z", "q"): 4}
+    samples = [
+        (group, problem, float(n < passed))
+        for (group, problem), passed in rewards.items()
+        for n in range(4)
+    ]
+    file = recorded(tmp_path / "samples.jsonl", ("a/once", "p", 1.0), *samples)
+    signal = signal_of([entry.record for entry in journal.read(file, print).values()])
+    assert signal is not None
+    assert signal.group_size == 4
+    found = numbers(file, "--group-size", "4")
+    assert signal.zero_variance.to_json() == found["zero_variance"]
+    assert (signal.ready, [*signal.notes]) == (found["ready"], found["notes"])
+
+
+def test_samples_of_the_scripted_model_are_called_what_they_are(tmp_path: Path) -> None:
+    record = SampleRecord("test_x.py::test", "a/x", "p", 0, 1.0, metadata={"model": "scripted"})
+    file = tmp_path / "samples.jsonl"
+    file.write_text(json.dumps(Entry(record, "ended").to_json()) + "\n")
+    assert f"note: model scripted: {NOT_A_MODEL}\n" in preflight(file).output
 
 
 def test_many_long_or_strange_names_fit_the_terminal(tmp_path: Path) -> None:

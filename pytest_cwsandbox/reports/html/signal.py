@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.reports.html.charts import signal_histogram
@@ -42,17 +42,12 @@ def signal_of(records: Sequence[SampleRecord]) -> Signal | None:
 
     GRPO's group is taken to be as large as the number of samples that most problems have.
     """
-    rewarded = Counter((r.group, r.problem) for r in records if r.problem and r.reward is not None)
-    groups = {group for (group, _), samples in rewarded.items() if samples > 1}
-    if not groups:
+    file = of_records(records)
+    sizes = Counter(size for problem in file.problems if (size := len(problem.rewards)) > 1)
+    if not sizes:
         return None
-    records = [record for record in records if record.group in groups]
-    if len(groups) > 1:  # the same problem is another task in each
-        records = [replace(r, problem=r.problem and f"{r.group} {r.problem}") for r in records]
-    sizes = Counter(samples for (group, _), samples in rewarded.items() if group in groups)
-    del sizes[1]
     group_size = max(sizes, key=lambda size: (sizes[size], size))
-    found = preflight(of_records(records), Plan(group_size=group_size))
+    found = preflight(file, Plan(group_size=group_size))
     if found.zero_variance is None:
         return None
     return Signal(
