@@ -268,7 +268,7 @@ class Controller:
             self._write(int(session.exitstatus))
         except OSError as error:
             self._say(unwritable(self._run.folder, error))
-        self._summarise_step()
+        self._summarise_step(int(session.exitstatus))
         return result
 
     def _write(self, exit_status: int) -> None:
@@ -292,8 +292,10 @@ class Controller:
             self._page = html.write_report(self._run.folder, exit_status=exit_status)
         except (OSError, UserError) as error:
             self._say(f"{html.REPORT} could not be written: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever a page fails at, the verdict stands
+            self._say(f"{html.REPORT} could not be written: {_bug(error)}")
 
-    def _summarise_step(self) -> None:
+    def _summarise_step(self, exit_status: int) -> None:
         from pytest_cwsandbox.reports import github
 
         try:
@@ -304,9 +306,12 @@ class Controller:
                 list(self._findings.values()),
                 folder=self._run.folder,
                 reward=self._settings.reward,
+                exit_status=exit_status,
             )
         except OSError as error:
             self._say(f"{github.VARIABLE}: {error.filename} cannot be written: {error.strerror}")
+        except Exception as error:  # noqa: BLE001 - as for the page
+            self._say(f"{github.VARIABLE}: nothing could be written: {_bug(error)}")
 
     def _checks_alone(self) -> Checks:
         others = self._skipped | self._entries.keys()
@@ -376,6 +381,12 @@ class XdistHooks:
         if error:
             worker = node.workerinput["workerid"]
             self._controller.sweep([tags.run_tag(self._run.id), tags.worker_tag(worker)])
+
+
+def _bug(error: Exception) -> str:
+    """What to say of an error of ours that must not cost a run its verdict."""
+    what = f"{type(error).__name__}: {error}"
+    return f"{what}; please report it; `pytest-cwsandbox report` shows it again"
 
 
 def _lost(

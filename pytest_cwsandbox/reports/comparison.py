@@ -5,6 +5,8 @@ from __future__ import annotations
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.reports.columns import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,6 +31,7 @@ def table(compared: Comparison, *, width: int, color: bool) -> str:
 
 def _table(compared: Comparison, width: int) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     rows = [*compared.groups, compared.pooled] if len(compared.groups) != 1 else compared.groups
     cells = [_cells(row) for row in rows]
@@ -43,7 +46,8 @@ def _table(compared: Comparison, width: int) -> Table:
         built.add_column(name, justify="right", no_wrap=True)
     for row, values in zip(rows, cells, strict=True):
         pooled = row is compared.pooled and len(rows) > 1
-        built.add_row(cut(row.group, max(room, 8)), *values, style="bold" if pooled else None)
+        name = Text(cut(row.group, max(room, 8)))  # brackets in it are no markup
+        built.add_row(name, *values, style="bold" if pooled else None)
     return built
 
 
@@ -75,10 +79,15 @@ def flips(word: str, flipped: Sequence[Flip], *, width: int) -> list[str]:
     lines = []
     for flip in flipped[:LISTED]:
         numbers = f": {flip.before}/{flip.pairs} -> {flip.after}/{flip.pairs}"
-        name = flip.problem if "::" in flip.problem else f"{flip.group} {flip.problem}"
-        lines.append(f"{word}: {cut(name, width - len(word) - len(numbers) - 2)}{numbers}")
+        name = cut(name_of(flip), width - len(word) - len(numbers) - 2)
+        lines.append(f"{word}: {name}{numbers}")
     more = len(flipped) - LISTED
     return lines + ([f"{word}: and {more} more"] if more > 0 else [])
+
+
+def name_of(flip: Flip) -> str:
+    """The problem with its group; the id of a sample without a problem names both."""
+    return flip.problem if "::" in flip.problem else f"{flip.group} {flip.problem}"
 
 
 def verdict(compared: Comparison, alpha: float) -> tuple[str, bool]:
@@ -95,7 +104,8 @@ def verdict(compared: Comparison, alpha: float) -> tuple[str, bool]:
 
 
 def cut(name: str, width: int) -> str:
-    """The name without its middle, where it is too long: ends tell names apart."""
+    """The name as text, without its middle where it is too long: ends tell names apart."""
+    name = printable(name)
     if len(name) <= width:
         return name
     head = max(width // 3 - 3, 0)

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.reports import validation
+from pytest_cwsandbox.reports.comparison import name_of
+from pytest_cwsandbox.reports.html.verdict import word_of
+from pytest_cwsandbox.reports.models import models_of
 from pytest_cwsandbox.runs.redaction import redact
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.findings import Finding
     from pytest_cwsandbox.outcome import SampleRecord
+    from pytest_cwsandbox.runs.comparison import Flip
     from pytest_cwsandbox.runs.statistics import GroupSummary
     from pytest_cwsandbox.runs.summary import Summary
 
@@ -23,6 +27,7 @@ LIMIT = 1 << 20  # bytes of a step's summary; GitHub shows nothing of one that i
 CUT = "\nThe rest was cut off: GitHub takes 1 MiB per step. All of it is in the run's folder.\n"
 FOLDED, FOLDED_END = "<details>", "\n</details>\n"
 LISTED = 200  # samples below full reward
+FLIPS = 50  # problems that got worse, or better
 
 # In Markdown a numeric entity is never markup: not a table's edge, a link or a mention.
 _MARKUP = re.compile(r"[!-$&'*:-@\[-^`{-~]|(?<!\w)_|_(?!\w)")
@@ -37,15 +42,17 @@ def step_summary(
     *,
     folder: Path,
     reward: str = "",
+    exit_status: int | None = None,
 ) -> None:
     """Append the run as Markdown to the file that ``GITHUB_STEP_SUMMARY`` names, if it does.
 
-    ``reward`` names the reward function that the findings are of. Raises ``OSError`` where the file
+    ``reward`` names the reward function that the findings are of; ``exit_status`` is how the run
+    ends, where that is known. Raises ``OSError`` where the file
     cannot be written.
     """
     if not environ.get(VARIABLE) or not (records or findings or summary.gates):
         return
-    text = "\n".join(_document(summary, records, findings, folder, reward)) + "\n"
+    text = "\n".join(_document(summary, records, findings, folder, reward, exit_status)) + "\n"
     with Path(environ[VARIABLE]).open("ab") as file:
         before = file.tell()
         file.write(_fitting(("\n" if before else "") + text, LIMIT - before))
@@ -70,9 +77,10 @@ def _document(
     findings: Sequence[Finding],
     folder: Path,
     reward: str,
+    exit_status: int | None,
 ) -> Iterator[str]:
     if records or summary.gates:
-        yield "### Pass rates\n"
+        yield from _headline(summary, records, exit_status)
     if records:
         yield from _rates(summary.groups, summary.pooled)
         if summary.by:
@@ -81,6 +89,9 @@ def _document(
     if summary.gates:
         yield ""
         yield from (f"- {_gate(line)}" for line in summary.gates)
+    if summary.comparison:
+        yield from _flips("Regressed", summary.comparison.regressed)
+        yield from _flips("Improved", summary.comparison.improved)
     if findings:
         _, line = validation.verdict(reward, findings)
         yield f"\n### Reward validation\n\n{plain(line)}"
@@ -91,6 +102,32 @@ def _document(
     yield f"\nResults: <code>{html.escape(str(what))}</code>"
     if low := [record for record in records if record.reward is not None and record.reward < 1]:
         yield from _low(low)
+
+
+def _headline(
+    summary: Summary, records: Sequence[SampleRecord], exit_status: int | None
+) -> Iterator[str]:
+    """The verdict in the words of the page, the pass rate, and the model."""
+    _, word = word_of(summary.gates, failed=summary.checks.failed, status=exit_status)
+    yield f"### {plain(word)}\n"
+    pooled = summary.pooled
+    said = []
+    if pooled.pass_rate is not None:
+        said.append(f"{pooled.pass_rate:.1%} passed ({pooled.passed} of {pooled.samples} samples)")
+    if models := models_of(records):
+        said.append(f"model {plain(models)}")
+    if said:
+        yield f"{', '.join(said)}\n"
+
+
+def _flips(title: str, flips: Sequence[Flip]) -> Iterator[str]:
+    if not flips:
+        return
+    yield f"\n**{title}: {len(flips)} {'problem' if len(flips) == 1 else 'problems'}**\n"
+    for flip in flips[:FLIPS]:
+        yield f"- {plain(name_of(flip))}: {flip.before}/{flip.pairs} → {flip.after}/{flip.pairs}"
+    if len(flips) > FLIPS:
+        yield f"- and {len(flips) - FLIPS} more"
 
 
 def _rates(groups: Sequence[GroupSummary], pooled: GroupSummary | None) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.reports import github
+from pytest_cwsandbox.runs.comparison import compare
 from pytest_cwsandbox.runs.summary import summarise_run
 
 if TYPE_CHECKING:
@@ -63,12 +65,14 @@ def test_a_run_adds_its_table_and_its_verdict(
             assert reward == 1
 
         def test_other(record_reward):
-            record_reward(1.0)
+            record_reward(1.0, metadata={"model": "m-1"})
         """
     )
     run("--cwsandbox-min-pass-rate=0.9", "--cwsandbox-max-infra-rate=0.5")
     text = file.read_text()
-    assert text.startswith("of an earlier command\n\n### Pass rates\n")
+    assert text.startswith(
+        "of an earlier command\n\n### Gate missed\n\n75.0% passed (3 of 4 samples), model m-1\n"
+    )
     header, other, sample, pooled, low_header, low = rows(text)
     assert header == ["group", "passed", "rate", "95% interval", "mean reward", "infra", "p50 s"]
     assert other[:3] == ["test_some/test_other", "1/1", "100.0%"]
@@ -122,7 +126,45 @@ def test_a_validation_adds_its_verdict(file: Path) -> None:
     bad = Finding("gold", "p", "bad", 0, 1, "the reference got 0.0")
     text = write(file, [], findings=(bad,))
     assert "### Reward validation\n\nNOT READY&#58; rewards&#58;good failed 1 gold" in text
-    assert "Pass rates" not in text
+    assert "passed (" not in text
+
+
+def test_problems_that_got_worse_are_named_with_their_group(file: Path) -> None:
+    before = [
+        SampleRecord(f"t.py::test_{test}[add-{n}]", f"toy/test_{test}", "add", n, 1.0)
+        for test in "ab"
+        for n in range(2)
+    ]
+    after = [replace(each, reward=float(each.group == "toy/test_b")) for each in before]
+    compared = compare(before, after, names=("baseline.json", "run"))
+    gate = "baseline gate: 4 of 4 samples passed before, 2 now: MISSED"
+    told = replace(summarise_run("run", after), comparison=compared, gates=(gate,))
+    github.step_summary({github.VARIABLE: str(file)}, told, after, (), folder=file.parent)
+
+    text = file.read_text()
+    assert text.startswith("### Gate missed\n")
+    assert "**Regressed: 1 problem**\n\n- toy/test_a add: 2/2 → 0/2\n" in text
+    assert "Improved" not in text
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "word"),
+    [
+        ("pass rate gate: 1 of 1 samples passed: met", 0, "Gates met"),
+        ("infrastructure: 1 of 2 items lost: INCONCLUSIVE", 75, "Inconclusive"),
+        ("gates: the run was cut short: not judged", 2, "The run was cut short"),
+    ],
+)
+def test_the_headline_is_the_verdict_of_the_page(
+    file: Path, line: str, status: int, word: str
+) -> None:
+    record = SampleRecord("t.py::test[a]", "toy/test", "a", 0, 1.0)
+    told = replace(summarise_run("run", [record]), gates=(line,))
+    github.step_summary(
+        {github.VARIABLE: str(file)}, told, [record], (), folder=file.parent, exit_status=status
+    )
+
+    assert file.read_text().startswith(f"### {word}\n")
 
 
 def test_a_summary_is_cut_where_github_takes_no_more(file: Path) -> None:

@@ -12,7 +12,7 @@ from pytest_cwsandbox.reports.html import charts
 from pytest_cwsandbox.reports.html.samples import samples
 from pytest_cwsandbox.reports.html.signal import signal_of
 from pytest_cwsandbox.reports.html.verdict import verdict_of
-from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
+from pytest_cwsandbox.reports.models import models_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,15 +117,8 @@ def _groups(told: object) -> Sequence[Mapping[str, object]]:
 
 def _head(source: Source) -> Iterator[tuple[str, str]]:
     """The line below the title: what ran, on what."""
-    models = {r.metadata["model"] for r in source.records if "model" in r.metadata}
-    if told := models or {str(source.provenance.get("model") or "")} - {""}:
-        yield (
-            "model",
-            ", ".join(
-                f"{model} ({NOT_A_MODEL})" if is_scripted(model) else model
-                for model in sorted(told)
-            ),
-        )
+    if models := models_of(source.records, str(source.provenance.get("model") or "")):
+        yield "model", models
     for name in ("started", "backend", "image", "command"):
         value = source.provenance.get(name)
         if isinstance(value, list):

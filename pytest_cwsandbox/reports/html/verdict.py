@@ -35,11 +35,13 @@ def verdict_of(source: Source) -> Verdict:
         lines.append(f"checks: {checks['passed']} passed, {failed} failed")
     if status:
         lines.append(f"exit code: {status}")
-    tone, word = _word(lines, failed=failed, status=status)
+    tone, word = word_of(lines, failed=failed, status=status)
     return Verdict(tone, word, tuple(lines))
 
 
-def _word(lines: Sequence[str], *, failed: int, status: int | None) -> tuple[Tone, str]:
+def word_of(lines: Sequence[str], *, failed: int, status: int | None) -> tuple[Tone, str]:
+    """Of the gates' lines, the checks that failed, and the exit code where it is known."""
+
     def some(word: str) -> bool:
         return any(line.endswith(word) for line in lines)
 
