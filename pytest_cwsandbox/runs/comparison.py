@@ -78,8 +78,9 @@ class Comparison:
     """The earlier run, called ``before``, and the later, called ``after``.
 
     ``groups`` are sorted by name. ``regressed`` and ``improved`` hold the problems that flipped,
-    the most changed first. Of the earlier run's samples the later has not run ``missing`` and lost
-    ``lost`` to infrastructure; ``new`` samples have a reward in the later run only.
+    the largest change of the pass rate first, then by name. Of the earlier run's samples the later
+    has not run ``missing`` and lost ``lost`` to infrastructure; ``new`` samples have a reward in
+    the later run only.
     """
 
     before: str
@@ -130,7 +131,11 @@ def compare(
     grouped = _by(pairs, lambda pair: pair.group)
     flips = [flip for group in grouped.values() for flip in _flips(group)]
     flips.sort(
-        key=lambda flip: (-abs(flip.after - flip.before) / flip.pairs, natural(flip.problem))
+        key=lambda flip: (
+            -abs(flip.after - flip.before) / flip.pairs,
+            natural(flip.problem),
+            natural(flip.group),
+        )
     )
     return Comparison(
         before=names[0],

@@ -247,7 +247,7 @@ def test_what_got_worse_than_the_baseline_is_named_and_finds_its_samples(
     page = opened(write_report(run))
 
     assert "Against evals/baseline.json" in texts(page, "h2")
-    assert [text.strip() for text in texts(page, ".flips li")] == ["twice 4 → 3 of 4"]
+    assert [text.strip() for text in texts(page, ".flips li")] == ["mbpp/agent twice 4 → 3 of 4"]
     page.locator(".flips a").click()
     assert {row[0] for row in rows(page)} == {"twice"}
 

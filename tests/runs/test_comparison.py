@@ -125,6 +125,13 @@ def test_problems_that_flipped_are_named_the_most_changed_first() -> None:
     assert [(flip.problem, flip.samples) for flip in found.improved] == [("x", ("toy/a[x-3]",))]
 
 
+def test_the_same_problem_in_two_groups_is_named_in_the_order_of_their_names() -> None:
+    groups = ["toy/test_b", "toy/test_a"]
+    before = [sample("x", 0, 1.0, group) for group in groups]
+    found = compared(before, [sample("x", 0, 0.0, group) for group in groups])
+    assert [flip.group for flip in found.regressed] == sorted(groups)
+
+
 def test_partial_rewards_have_not_passed() -> None:
     found = compared([sample("x", 0, 1.0)], [sample("x", 0, 0.9)])
     assert (found.pooled.before, found.pooled.after) == (1, 0)
