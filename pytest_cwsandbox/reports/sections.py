@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.reports import comparison, terminal, validation
+from pytest_cwsandbox.reports.columns import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,21 +38,21 @@ def rates(
     for text, style in terminal.tables(summary, records, width=width, color=say.hasmarkup):
         say.write_line(text, **{style: True} if style else {})
     if counted := terminal.verdicts(summary.groups):
-        say.write_line(f"verdicts: {counted}")
+        _line(say, f"verdicts: {counted}")
     for line in terminal.models(records):
-        say.write_line(line)
+        _line(say, line)
     for line in terminal.low_rewards(records):
-        say.write_line(line)
+        _line(say, line)
     for line in terminal.losses(records):
-        say.write_line(line, yellow=True)
+        _line(say, line, yellow=True)
     if summary.retries:
-        say.write_line(f"infrastructure: {summary.retries} failures were made good by retries")
+        _line(say, f"infrastructure: {summary.retries} failures were made good by retries")
     if replayed:
-        say.write_line(f"replayed: {replayed} samples from the journal of this run")
-    say.write_line(f"checks: {summary.checks.passed} passed, {summary.checks.failed} failed")
-    say.write_line(f"results: {_from_here(folder)}")
+        _line(say, f"replayed: {replayed} samples from the journal of this run")
+    _line(say, f"checks: {summary.checks.passed} passed, {summary.checks.failed} failed")
+    _line(say, f"results: {_from_here(folder)}")
     if page:
-        say.write_line(f"report: {_from_here(page)}")
+        _line(say, f"report: {_from_here(page)}")
 
 
 def validation_of(say: pytest.TerminalReporter, reward: str, findings: Sequence[Finding]) -> None:
@@ -60,11 +61,11 @@ def validation_of(say: pytest.TerminalReporter, reward: str, findings: Sequence[
     width = say._tw.fullwidth  # noqa: SLF001 - as above
     say.write_line(validation.table(findings, width=width, color=say.hasmarkup))
     for line in [*validation.exploits(findings), *validation.complaints(findings)]:
-        say.write_line(line, red=True)
+        _line(say, line, red=True)
     for line in [*validation.survivors(findings), *validation.costs(findings)]:
-        say.write_line(line)
+        _line(say, line)
     ready, line = validation.verdict(reward, findings)
-    say.write_line(line, green=ready, red=not ready, bold=True)
+    _line(say, line, green=ready, red=not ready, bold=True)
 
 
 def compared(say: pytest.TerminalReporter, with_baseline: Comparison | None) -> None:
@@ -73,31 +74,37 @@ def compared(say: pytest.TerminalReporter, with_baseline: Comparison | None) -> 
         return
     width = say._tw.fullwidth  # noqa: SLF001 - as above
     for line in comparison.counts(with_baseline, width=width):
-        say.write_line(line)
+        _line(say, line)
     for line in comparison.flips("regressed", with_baseline.regressed, width=width):
-        say.write_line(line, red=True)
+        _line(say, line, red=True)
     for line in comparison.flips("improved", with_baseline.improved, width=width):
-        say.write_line(line)
+        _line(say, line)
 
 
 def verdict(say: pytest.TerminalReporter, lines: Sequence[str]) -> None:
     """The gates."""
     for line in lines:
         bad = line.endswith(BAD)
-        say.write_line(line, red=bad, green=not bad)
+        _line(say, line, red=bad, green=not bad)
 
 
 def trouble(say: pytest.TerminalReporter, swept: Sequence[str], lines: Sequence[str]) -> None:
     """What went wrong beside the tests."""
     if swept:
-        say.write_line(
+        _line(
+            say,
             f"cwsandbox: removed {len(swept)} sandboxes that were left over: "
             + ", ".join(swept[:5])
             + (", ..." if len(swept) > 5 else ""),
             yellow=True,
         )
     for line in lines:
-        say.write_line(f"cwsandbox: {line}", yellow=True)
+        _line(say, f"cwsandbox: {line}", yellow=True)
+
+
+def _line(say: pytest.TerminalReporter, line: str, **markup: bool) -> None:
+    """Print a line of which models, tests and services wrote a part: as text, whatever it is."""
+    say.write_line(printable(line), **markup)
 
 
 def _from_here(path: Path) -> Path:

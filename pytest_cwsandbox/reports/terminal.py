@@ -114,7 +114,7 @@ def notes(rows: Sequence[GroupSummary]) -> list[str]:
 def heading(keys: Sequence[str], records: Sequence[SampleRecord]) -> str:
     """What the table of rates by metadata is by."""
     there = metadata_keys(records)
-    return f"by {', '.join(key for key in keys if key in there)}:"
+    return f"by {', '.join(printable(key) for key in keys if key in there)}:"
 
 
 def unknown_keys(keys: Sequence[str], records: Sequence[SampleRecord]) -> list[str]:

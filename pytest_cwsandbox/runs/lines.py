@@ -89,5 +89,8 @@ def mend(file: Path, warn: Callable[[str], None]) -> None:
 
 def natural(name: Path | str) -> list[tuple[int, str]]:
     """A sort key by which numbers in names count: gw2 before gw10."""
-    parts = re.split(r"(\d+)", str(name))
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+    key = []
+    for place, part in enumerate(re.split(r"([0-9]+)", str(name))):
+        digits = part.lstrip("0")  # of two numbers the longer is larger; int() takes only so many
+        key.append((len(digits), digits) if place % 2 else (-1, part))
+    return key
