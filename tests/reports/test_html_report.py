@@ -175,7 +175,7 @@ def test_it_says_first_what_the_run_came_to(run: Path, opened: Open) -> None:
         ((MET,), None, 1, "A test failed"),
         ((MET, "infrastructure: 1 of 8 items lost: INCONCLUSIVE"), None, 75, "Inconclusive"),
         (("gates: the run was cut short: not judged",), None, 2, "The run was cut short"),
-        ((), None, 1, "No gate was set"),
+        ((), None, 1, "A test failed"),
         ((), None, 0, "No gate was set"),
     ],
 )
@@ -225,6 +225,33 @@ def test_rates_are_told_by_group_and_by_the_metadata_asked_for(run: Path, opened
     ]
     drawn = page.locator(".chart-name").all_inner_texts()
     assert {"mbpp/agent", "model=model-0", "passed", "wrong_answer"} <= set(drawn)
+
+
+def test_bare_numbers_are_a_verdict_of_their_own_so_that_the_panel_adds_up(
+    tmp_path: Path, opened: Open
+) -> None:
+    verdicts = ["passed", "", ""]
+    records = [sample("a", n, 1.0, verdict=verdict) for n, verdict in enumerate(verdicts)]
+    page = opened(write_report(write_run(tmp_path / "run", [entry(each) for each in records])))
+
+    panel = page.locator("section", has=page.get_by_role("heading", name="Verdicts"))
+    assert "no verdict" in panel.locator(".chart-name").all_inner_texts()
+    assert panel.locator(".chart-value").all_inner_texts() == ["2 66.7%", "1 33.3%"]
+    page.select_option("#filter-verdict", label="(none)")
+    assert page.inner_text("#count").startswith("2 of 3 samples")
+
+
+def test_a_problem_counts_in_each_of_its_groups(tmp_path: Path, opened: Open) -> None:
+    records = [
+        sample("a", n, reward, id=f"{group}[a-{n}]", group=group)
+        for group in ("toy/one", "toy/two")
+        for n, reward in enumerate([1.0, 0.0])
+    ]
+    page = opened(write_report(write_run(tmp_path / "run", [entry(each) for each in records])))
+
+    [tile] = [text for text in texts(page, ".tile") if text.startswith("problems")]
+    assert tile.split("\n") == ["problems", "2", "in 2 groups"]
+    assert "4 of 2 problems" in page.inner_text(".signal")
 
 
 def test_it_says_whether_grpo_would_learn_from_the_problems(run: Path, opened: Open) -> None:

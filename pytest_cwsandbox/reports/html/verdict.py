@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
+from pytest_cwsandbox.runs.gate import INCONCLUSIVE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,17 +42,23 @@ def verdict_of(source: Source) -> Verdict:
 
 
 def word_of(lines: Sequence[str], *, failed: int, status: int | None) -> tuple[Tone, str]:
-    """Of the gates' lines, the checks that failed, and the exit code where it is known."""
+    """Of the gates' lines, the checks that failed, and the exit code.
+
+    The exit code decides where it is known; the lines and the checks then say why it is that.
+    """
 
     def some(word: str) -> bool:
         return any(line.endswith(word) for line in lines)
 
+    red = status in {1, None}
+    lost = status == INCONCLUSIVE or (status is None and some("INCONCLUSIVE"))
     words: tuple[tuple[bool, Tone, str], ...] = (
-        (some("MISSED"), "bad", "Gate missed"),
-        (failed > 0, "bad", "A check failed" if failed == 1 else f"{failed} checks failed"),
-        (status == 1 and some("met"), "bad", "A test failed"),
+        (red and some("MISSED"), "bad", "Gate missed"),
+        (red and failed > 0, "bad", "A check failed" if failed == 1 else f"{failed} checks failed"),
+        (status == 1, "bad", "A test failed"),
+        (lost, "warn", "Inconclusive"),
         (status in {2, 3, 4, 5, 6}, "warn", "The run was cut short"),
-        (some("INCONCLUSIVE"), "warn", "Inconclusive"),
+        (bool(status), "bad", f"Exit code {status}"),
         (some("not judged"), "warn", "Not judged"),
         (some("met"), "good", "Gates met"),
         (True, "", "No gate was set"),
