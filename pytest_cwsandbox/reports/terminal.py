@@ -216,8 +216,14 @@ def _more(what: str, count: int) -> list[str]:
 
 
 def verdicts(groups: Sequence[GroupSummary]) -> str:
-    """One line that counts verdicts over all groups; empty when there are none."""
+    """One line that counts verdicts over all groups; empty when there are none.
+
+    Samples of a bare number have none, and are counted so that the line adds up.
+    """
     counts: Counter[str] = Counter()
     for group in groups:
         counts.update(group.verdicts)
+    samples = sum(group.samples + group.infrastructure_errors for group in groups)
+    if counts and (without := samples - counts.total()):
+        counts["no verdict"] += without
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())

@@ -436,7 +436,7 @@ def test_a_click_shows_the_samples_prompt_code_output_and_metadata(page: Page) -
     assert "assert square(2) == 4: got None" in shown
     assert "model-0" in shown
     page.get_by_text("Failure of the test").click()
-    assert "E   AssertionError: it fails" in page.locator("dialog").inner_text()
+    page.get_by_text("E   AssertionError: it fails").wait_for()
 
 
 def test_its_trajectory_is_shown_with_calls_and_long_observations_folded(page: Page) -> None:
@@ -449,7 +449,7 @@ def test_its_trajectory_is_shown_with_calls_and_long_observations_folded(page: P
     assert "{not JSON" in shown
     assert "line 39" not in shown
     page.get_by_text("line 0 … (40 lines)").click()
-    assert "line 39" in page.locator("dialog").inner_text()
+    page.get_by_text("line 39").wait_for()
 
 
 def test_a_sample_has_an_address_that_opens_it(page: Page) -> None:

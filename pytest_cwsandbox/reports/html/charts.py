@@ -36,6 +36,7 @@ ROW = 22  # pixels
 COLUMNS = 140  # pixels
 BINS = 24  # at most, of a histogram
 LABELS = 6  # at most, below a histogram: a phone has no room for more
+NO_VERDICT = "no verdict"
 LOST = frozenset({Verdict.INFRASTRUCTURE_ERROR.value, "model_error"})
 
 
@@ -92,7 +93,7 @@ def verdict_chart(counts: Mapping[str, int], *, label: str = "Verdicts") -> Mark
     drawn = []
     for verdict, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         tone = "good" if verdict == Verdict.PASSED.value else "bad"
-        tone = "warn" if verdict in LOST else tone
+        tone = "warn" if verdict in LOST else "muted" if verdict == NO_VERDICT else tone
         told = f"{verdict}: {count:,} of {total:,} ({count / total:.1%})"
         bar = _rect(0, count / most, 5, ROW - 10, f"bar {tone}", told)
         value = Markup("{:,} <small>{:.1%}</small>").format(count, count / total)

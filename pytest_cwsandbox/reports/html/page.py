@@ -97,7 +97,7 @@ def context(source: Source) -> dict[str, object]:
         "slice_keys": ", ".join(cast("list[str]", by["keys"])),
         "rates_chart": charts.rates_chart([rate.bar() for rate in several]),
         "slices_chart": charts.rates_chart([rate.bar() for rate in slices]),
-        "verdict_chart": charts.verdict_chart(Counter(r.verdict for r in records if r.verdict)),
+        "verdict_chart": charts.verdict_chart(_verdicts(records)),
         "latency_chart": charts.latency_histogram(record.seconds for record in scored),
         "signal": signal_of(records),
         "comparison": told["comparison"],
@@ -138,6 +138,12 @@ def _facts(value: object, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
+def _verdicts(records: Sequence[SampleRecord]) -> Counter[str]:
+    """All samples by verdict; nothing where none has one."""
+    counts = Counter(record.verdict or charts.NO_VERDICT for record in records)
+    return counts if counts.keys() != {charts.NO_VERDICT} else Counter()
+
+
 def _tiles(source: Source, pooled: Rate) -> Iterator[Tile]:
     records = source.records
     if pooled.pass_rate is not None:
@@ -145,8 +151,9 @@ def _tiles(source: Source, pooled: Rate) -> Iterator[Tile]:
         yield Tile("pass rate", f"{pooled.pass_rate:.1%}", f"{low * 100:.1f}..{high:.1%}")
     note = f"of {source.planned:,} planned" if source.planned > len(records) else ""
     yield Tile("samples", f"{len(records):,}", note or f"{pooled.passed:,} passed")
-    if problems := {record.problem for record in records if record.problem}:
-        yield Tile("problems", f"{len(problems):,}")
+    if problems := {(record.group, record.problem) for record in records if record.problem}:
+        groups = len({group for group, _ in problems})
+        yield Tile("problems", f"{len(problems):,}", f"in {groups} groups" if groups > 1 else "")
     if pooled.mean_reward is not None:
         yield Tile("mean reward", f"{pooled.mean_reward:.3f}")
     share = pooled.lost / len(records) if records else 0.0

@@ -5,6 +5,7 @@
 const TABLE = JSON.parse(document.getElementById("table").textContent);
 const PAGE = 50; // rows
 const STATUS = { passed: "passed", failed: "below full reward", lost: "lost to infrastructure" };
+const NONE = "(none)"; // in place of an empty value, which an address does not keep
 const TONE = { passed: "good", failed: "bad", lost: "warn" };
 const COLUMNS = [
   { name: "problem", of: (row) => row.problem, cell: problemCell, class: "clip" },
@@ -29,15 +30,17 @@ const PLACES = new Map(ROWS.map((row) => [row.id, row.place]));
 // What a filter compares: its name in the address, its label, its choices as [value, text].
 const FILTERS = [
   { name: "status", label: "Status", choices: Object.entries(STATUS), of: (row) => row.status },
-  { name: "verdict", label: "Verdict", choices: named(TABLE.verdicts), of: (row) => TABLE.verdicts[row.verdict] },
+  { name: "verdict", label: "Verdict", choices: named(TABLE.verdicts), of: (row) => TABLE.verdicts[row.verdict] || NONE },
   { name: "group", label: "Group", choices: named(TABLE.groups), of: (row) => TABLE.groups[row.group] },
   ...TABLE.keys.map((key, number) => ({
     name: `key.${key}`,
-    label: visible(key),
+    label: visible(clipped(key, 60)),
     choices: named(TABLE.values[number]),
-    of: (row) => TABLE.values[number][row.values[number]],
+    of: (row) => TABLE.values[number][row.values[number]] || NONE,
   })),
 ].filter((filter) => filter.choices.length > 1);
+const CHOICES = 200; // of one field: beyond, the search is faster
+const FIELDS = FILTERS.filter((filter) => filter.choices.length <= CHOICES);
 
 const search = document.getElementById("search");
 const head = document.querySelector("#samples thead tr");
@@ -47,7 +50,7 @@ let state = new URLSearchParams();
 let shown = ROWS; // what the filters leave, in order
 
 function named(values) {
-  return values.map((value) => [value, visible(value) || "(none)"]);
+  return values.map((value) => [value || NONE, visible(value) || NONE]);
 }
 
 function rewardOf(row) {
@@ -155,7 +158,7 @@ function showTable() {
 
 function showControls() {
   if (document.activeElement !== search) search.value = state.get("q") || "";
-  for (const filter of FILTERS) filter.select.value = state.get(filter.name) || "";
+  for (const filter of FIELDS) filter.select.value = state.get(filter.name) || "";
 }
 
 async function showSample() {
@@ -207,7 +210,7 @@ function show() {
 
 function setUp() {
   const controls = document.getElementById("controls");
-  for (const filter of FILTERS) {
+  for (const filter of FIELDS) {
     const press = (event) => change({ [filter.name]: event.target.value, page: null });
     filter.select = element("select", { id: `filter-${filter.name}`, onchange: press },
       element("option", { value: "" }, "all"),
