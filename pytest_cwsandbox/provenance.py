@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from pytest_cwsandbox.backend import hosted_address, usual_image
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.rollouts.model import resolved
 from pytest_cwsandbox.rollouts.scripted import is_scripted
-from pytest_cwsandbox.runs import plan, provenance, redaction
+from pytest_cwsandbox.runs import journal, plan, provenance, redaction
 from pytest_cwsandbox.runs.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.settings import Settings
 
 PLANNER = "gw0"  # the worker that writes the plan
+BEGUN = (plan.PLAN, plan.PROBLEMS, plan.TASKS, provenance.FILE)  # before the first item runs
 
 
 def hide_secrets(settings: Settings) -> None:
@@ -48,8 +50,10 @@ class RunFile:
         self._run = run
         self._written = False
         self._before: Provenance | None = None
-        self._planned: dict[str, bytes] = {}  # the files of the plan that is to be kept
+        self._kept: dict[str, bytes] = {}  # what the run that is continued had of these files
         if settings.resume:
+            files = (run.folder / name for name in BEGUN)
+            self._kept = {file.name: file.read_bytes() for file in files if file.exists()}
             self._reopen()
 
     def _reopen(self) -> None:
@@ -78,8 +82,6 @@ class RunFile:
             resumed=(*before.resumed, now.started),
             differences=(*before.differences, *found),
         )
-        files = (folder / name for name in (plan.PLAN, plan.PROBLEMS, plan.TASKS))
-        self._planned = {file.name: file.read_bytes() for file in files if file.exists()}
 
     @staticmethod
     def _refusal(before: Provenance, found: list[str]) -> pytest.UsageError:
@@ -142,8 +144,6 @@ class RunFile:
             return
         now = provenance.with_content(self._before or self._now(), folder)
         if self._before and (found := provenance.content_conflicts(self._before, now)):
-            for name, content in self._planned.items():
-                (folder / name).write_bytes(content)
             raise self._refusal(self._before, found)
         numbers = sorted({planned.sample for planned in plan.read(folder).values()})
         if now.seed is not None:
@@ -162,11 +162,25 @@ class RunFile:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
         try:
-            if self._written:
+            if session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+                self._undo()
+            elif self._written:
                 provenance.ended(self._run.folder, int(session.exitstatus))
         except (OSError, UserError) as error:
             self._warn(f"{provenance.FILE} could not be completed: {error}")
         return result
+
+    def _undo(self) -> None:
+        """Nothing ran: no folder of a new run is left, and one to be continued is as it was."""
+        folder = self._run.folder
+        if self._settings.resume:
+            for name in BEGUN:
+                if name in self._kept:
+                    (folder / name).write_bytes(self._kept[name])
+                else:
+                    (folder / name).unlink(missing_ok=True)
+        elif folder.is_dir() and not journal.exists(folder):
+            shutil.rmtree(folder)
 
     def _warn(self, line: str) -> None:
         warning = pytest.PytestWarning(f"cwsandbox: {line}")

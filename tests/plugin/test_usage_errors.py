@@ -1,0 +1,82 @@
+"""What a run leaves that ended with a usage error: nothing of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., pytest.RunResult]
+
+SAMPLES = """
+import pytest
+
+@pytest.mark.parametrize("number", range(3))
+def test_sample(number, record_reward):
+    record_reward(1.0)
+"""
+UNKNOWN = "--cwsandbox-min-pass-rate=test_it/no_such_test=0.5"
+RESUME = "--cwsandbox-resume=latest"
+
+
+def runs(pytester: pytest.Pytester) -> list[Path]:
+    return sorted(pytester.path.glob(".cwsandbox/runs/*"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_a_new_run_leaves_no_folder(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(test_it=SAMPLES)
+    result = run(UNKNOWN)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert runs(pytester) == []
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    result.stdout.no_fnmatch_line("*Warning*")
+
+
+def test_a_run_that_was_to_be_continued_stays_as_it_was(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile(test_it=SAMPLES)
+    assert run().ret == 0
+    (folder,) = runs(pytester)
+    before = content(folder)
+    assert run("-k", "0", RESUME, UNKNOWN).ret == pytest.ExitCode.USAGE_ERROR
+    assert content(folder) == before
+
+
+def test_a_run_whose_problems_have_changed_stays_as_it_was(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    problem = {
+        "task_id": "one",
+        "text": "Return one.",
+        "code": "def f(): return 1",
+        "test_list": ["assert f() == 1"],
+    }
+    file = pytester.path / "own.jsonl"
+    file.write_text(json.dumps(problem) + "\n")
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+
+        @pytest.mark.problems()
+        def test_sample(problem, record_reward): record_reward(1.0)
+        """
+    )
+    own = f"--cwsandbox-problems={file}"
+    assert run(own).ret == 0
+    (folder,) = runs(pytester)
+    before = content(folder)
+    file.write_text(json.dumps({**problem, "text": "Return 1."}) + "\n")
+    result = run(own, RESUME)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*cannot be continued*"])
+    assert content(folder) == before
