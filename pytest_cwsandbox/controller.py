@@ -93,7 +93,7 @@ class Controller:
     @cached_property
     def _planned(self) -> dict[str, Planned]:
         try:
-            return plan.read(self._run.folder)
+            return plan.read(self._run.folder, self._say)
         except UserError as error:
             self._say(str(error))
             return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 Status = Literal["good", "bad", "not checkable"]
 
@@ -40,6 +40,31 @@ class Finding:
 
     @classmethod
     def from_json(cls, row: dict[str, object]) -> Self:
-        """Build from ``to_json``'s form."""
-        exploits = tuple(Exploit(**exploit) for exploit in row.pop("exploits"))  # type: ignore[attr-defined]
-        return cls(**row, exploits=exploits)  # type: ignore[arg-type]
+        """Build from ``to_json``'s form; ``TypeError`` for any other."""
+        match row:
+            case {
+                "check": str(),
+                "name": str(),
+                "status": str(status),
+                "good": int(),
+                "total": int(),
+                "detail": str(),
+                "exploits": list() | tuple() as exploits,
+            } if status in get_args(Status):
+                found = tuple(map(_exploit, exploits))
+                return cls(**{**row, "exploits": found})  # type: ignore[arg-type]  # checked above, further names by the call
+        raise TypeError("fields are missing or of other types")
+
+
+def _exploit(row: object) -> Exploit:
+    match row:
+        case {
+            "attack": str(),
+            "kind": "reward" | "none",
+            "problem": str(),
+            "reward": int() | float() | None,
+            "completion": str(),
+            "reference": str(),
+        } if isinstance(row, dict):
+            return Exploit(**row)
+    raise TypeError("exploits must have an attack, a kind, a problem, a reward and a completion")

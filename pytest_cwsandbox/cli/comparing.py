@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_cwsandbox.cli.shared import OneLine, users_mistakes
+from pytest_cwsandbox.cli.shared import OneLine, colored, say, users_mistakes, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,16 +44,16 @@ def baseline(run: str, output: Path) -> None:
 
     with users_mistakes():
         place = locate(run)
-        records = [entry.record for entry in journal.read(place, _warn).values()]
+        records = [entry.record for entry in journal.read(place, warn).values()]
         folder = place if place.is_dir() else place.parent
         written = baselines.Baseline.of(records, _origin(folder, records))
         if not written.records:
             raise OneLine(f"{place}: no sample of it has a reward: a baseline would hold nothing")
         baselines.write(output, written)
-        unrun = len(plan.read(folder).keys() - {record.id for record in records})
+        unrun = len(plan.read(folder, warn).keys() - {record.id for record in records})
     lost = len(records) - len(written.records)
     if unrun:
-        _warn(f"{unrun} samples of the run were planned and not run: the baseline lacks them")
+        warn(f"{unrun} samples of the run were planned and not run: the baseline lacks them")
     click.echo(
         f"{output}: wrote the rewards of {len(written.records)} samples"
         + (f"; left out: {lost} lost to infrastructure" if lost else "")
@@ -102,20 +102,20 @@ def compare(
     with users_mistakes():
         earlier, later = _open(before), _open(after)
     found = paired(earlier.records, later.records, names=(earlier.name, later.name))
-    width, color = shutil.get_terminal_size().columns, sys.stdout.isatty()
+    width, color = shutil.get_terminal_size().columns, colored()
     for line in report.counts(found, width=width):
-        click.echo(line)
-    click.echo(report.table(found, width=width, color=color))
+        say(line)
+    click.echo(report.table(found, width=width, color=color), color=color)
     for line in report.flips("regressed", found.regressed, width=width):
-        click.secho(line, fg="red")
+        say(line, fg="red", color=color)
     for line in report.flips("improved", found.improved, width=width):
-        click.echo(line)
+        say(line)
     if output is not None:
         _write_html(output, found, earlier, later, alpha)
         click.echo(f"report: {output}")
     lost = any(record.reward is None for record in later.records)
     line, regressed = report.verdict(found, alpha)
-    click.secho(line, fg="red" if regressed or not found.pooled.pairs else "green")
+    say(line, fg="red" if regressed or not found.pooled.pairs else "green", color=color)
     if fail_on_regression:
         nothing = 0 if found.pooled.pairs else INCONCLUSIVE if lost else 1
         sys.exit(1 if regressed else nothing)
@@ -139,10 +139,10 @@ def _open(name: str) -> _Side:
     place = locate(name)
     if place.is_file() and place.suffix != ".jsonl":
         return _Side(name, baselines.read(place).records, {})
-    records = tuple(entry.record for entry in journal.read(place, _warn).values())
+    records = tuple(entry.record for entry in journal.read(place, warn).values())
     folder = place if place.is_dir() else place.parent
     shown = place.name if name == "latest" else name
-    return _Side(shown, records, plan.read_problems(folder))
+    return _Side(shown, records, plan.read_problems(folder, warn))
 
 
 def _write_html(
@@ -175,7 +175,3 @@ def _origin(folder: Path, records: list[SampleRecord]) -> dict[str, str]:
         "date": known.started if known else "",
     }
     return {name: value for name, value in about.items() if value}
-
-
-def _warn(text: str) -> None:
-    click.echo(f"warning: {text}", err=True)

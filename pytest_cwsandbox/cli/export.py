@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pytest_cwsandbox.cli.shared import users_mistakes
+from pytest_cwsandbox.cli.shared import say, users_mistakes, warn
 from pytest_cwsandbox.export import FORMATS, export_run
 
 
@@ -52,7 +52,7 @@ def export_(run: str, to: str, output: Path, min_reward: float | None) -> None:
             run,
             to,
             output,
-            warn=lambda text: click.echo(f"warning: {text}", err=True),
+            warn=warn,
             min_reward=min_reward,
         )
-    click.echo(report)
+    say(str(report))

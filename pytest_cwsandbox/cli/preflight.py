@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from pytest_cwsandbox.cli.shared import users_mistakes
+from pytest_cwsandbox.cli.shared import users_mistakes, warn
+from pytest_cwsandbox.reports.columns import printable
 from pytest_cwsandbox.runs.location import locate
 
 
@@ -78,13 +79,11 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         max_infrastructure=max_infrastructure,
     )
     with users_mistakes():
-        file = read_samples(
-            locate(samples), group, warn=lambda text: click.echo(f"warning: {text}", err=True)
-        )
+        file = read_samples(locate(samples), group, warn=warn)
         if (output or problems) and len(file.groups) > 1:
             raise click.UsageError(
                 "-o and --problems are for one group: choose it with --group, of "
-                + ", ".join(file.groups)
+                + ", ".join(map(printable, file.groups))
             )
         rows = problem_rows(file, problems) if problems else {}
         found = preflight(file, plan)

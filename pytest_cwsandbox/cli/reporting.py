@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import click
 
-from pytest_cwsandbox.cli.shared import OneLine, users_mistakes
+from pytest_cwsandbox.cli.shared import OneLine, colored, say, users_mistakes, warn
 
 
 def _keys(_: click.Context, _option: click.Parameter, value: str | None) -> list[str]:
@@ -34,7 +33,7 @@ def _ks(_: click.Context, _option: click.Parameter, value: str | None) -> list[i
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PATH",
-    help="The file to write.  [default: report.html in the run's folder]",
+    help="The file to write.  [default: report.html in the run's folder, FILE.html for a file]",
 )
 @click.option(
     "--group-by",
@@ -59,23 +58,26 @@ def report(run: str, output: Path | None, group_by: list[str], pass_k: list[int]
     from pytest_cwsandbox.runs.location import locate
 
     with users_mistakes():
-        found = source.read(locate(run), keys=group_by, ks=pass_k)
-        file = output or found.folder / html.REPORT
+        place = locate(run)
+        found = source.read(place, keys=group_by, ks=pass_k)
+        whole = place / html.REPORT if place.is_dir() else place.with_name(f"{place.name}.html")
+        file = output or whole
         try:
             html.write(found, file)
         except OSError as error:
             raise OneLine(f"{file}: cannot be written: {error.strerror}") from error
     if found.entries:
-        color = sys.stdout.isatty()
+        color = colored()
         width = shutil.get_terminal_size().columns
         for text, style in terminal.tables(found.numbers, found.records, width=width, color=color):
-            click.secho(text, bold=style == "bold", fg="yellow" if style == "yellow" else None)
+            fg = "yellow" if style == "yellow" else None
+            click.secho(text, bold=style == "bold" or None, fg=fg, color=color)
     for line in found.numbers.gates:
-        click.echo(line)
+        say(line)
     notes = list(found.notes)
     if not found.ended:
         of = f" of {found.planned:,}" if found.planned else ""
         notes.append(f"the run did not end: {len(found.entries):,}{of} samples were recorded")
     for note in notes:
-        click.echo(f"warning: {note}", err=True)
+        warn(note)
     click.echo(f"report: {file}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.cli.shared import backend_options, users_mistakes
+from pytest_cwsandbox.cli.shared import backend_options, say, users_mistakes, warn
 from pytest_cwsandbox.options import SIZE_WANTED, read_size
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 from pytest_cwsandbox.runs.location import locate
@@ -100,7 +100,7 @@ def rescore(  # noqa: PLR0913 - one parameter per option
                 output or folder.with_name(f"{folder.resolve().name}-rescored"),
                 how,
                 command=redact_command(["pytest-cwsandbox", *sys.argv[1:]]),
-                warn=lambda text: click.echo(f"warning: {text}", err=True),
+                warn=warn,
                 advance=lambda done, of: progress.update(task, completed=done, total=of),
             )
     _show(rescored)
@@ -117,15 +117,13 @@ def _show(rescored: Rescored) -> None:
         click.echo(f"kept as they were: {counted(rescored.kept)}")
     click.echo(f"rewards changed: {len(changed)}")
     for old, new in changed[:LISTED]:
-        click.echo(
-            f"  {old.id}: {_brief(old.reward, old.verdict)} -> {_brief(new.reward, new.verdict)}"
-        )
+        say(f"  {old.id}: {_brief(old.reward, old.verdict)} -> {_brief(new.reward, new.verdict)}")
     if len(changed) > LISTED:
         click.echo(f"  and {len(changed) - LISTED} more")
     if lost:
         click.echo(f"lost to infrastructure: {len(lost)}")
     for line in losses(lost):
-        click.echo(f"  {line}")
+        say(f"  {line}")
     click.echo(f"results: {rescored.folder}")
 
 

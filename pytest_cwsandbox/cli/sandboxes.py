@@ -14,6 +14,7 @@ import click
 from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.cli.shared import service_options, users_mistakes
 from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.reports.columns import printable
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _show(sandboxes: list[Sandbox]) -> None:
             str(sandbox.sandbox_id),
             _status(sandbox),
             _in_words(age(sandbox)),
-            Text("\n".join(sandbox.tags)),
+            Text("\n".join(map(printable, sandbox.tags))),
         )
     Console(highlight=False).print(table)
 

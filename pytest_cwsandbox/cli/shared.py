@@ -1,4 +1,4 @@
-"""What the commands share: options of the backend, and errors on one line."""
+"""What the commands share: options of the backend, and how they print."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.reports.columns import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,6 +18,26 @@ class OneLine(click.ClickException):
     """The user's mistake: one line on stderr, exit code 2."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+def say(line: str, *, color: bool | None = None, fg: str | None = None) -> None:
+    """Print a line of which models and tests wrote a part: as text, whatever it is."""
+    click.secho(printable(line), fg=fg, color=color)
+
+
+def warn(line: str) -> None:
+    click.echo(f"warning: {printable(line)}", err=True)
+
+
+def colored() -> bool:
+    """Whether stdout is for colours: as rich has it, by NO_COLOR, FORCE_COLOR and TERM too."""
+    from rich.console import Console
+
+    console = Console()
+    return console.is_terminal and not (console.no_color or console.is_dumb_terminal)
 
 
 @contextlib.contextmanager

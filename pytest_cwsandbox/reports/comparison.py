@@ -46,8 +46,8 @@ def _table(compared: Comparison, width: int) -> Table:
         built.add_column(name, justify="right", no_wrap=True)
     for row, values in zip(rows, cells, strict=True):
         pooled = row is compared.pooled and len(rows) > 1
-        name = Text(cut(row.group, max(room, 8)))  # brackets in it are no markup
-        built.add_row(name, *values, style="bold" if pooled else None)
+        group = Text(cut(row.group, max(room, 8)))  # brackets in it are no markup
+        built.add_row(group, *values, style="bold" if pooled else None)
     return built
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.reports.columns import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -29,11 +31,11 @@ def show(found: Preflight, console: Console) -> None:
         console.print()
     whole = not console.is_terminal  # a line for who reads a pipe or a log
     for name, fact in facts(found):
-        console.print(f"{name:<12} {fact}", markup=False, soft_wrap=whole)
+        console.print(printable(f"{name:<12} {fact}"), markup=False, soft_wrap=whole)
     for note in found.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=whole)
+        console.print(printable(f"note: {note}"), markup=False, soft_wrap=whole)
     for reason in found.reasons:
-        console.print(f"- {reason}", style="red", markup=False, soft_wrap=whole)
+        console.print(printable(f"- {reason}"), style="red", markup=False, soft_wrap=whole)
     console.print("READY" if found.ready else "NOT READY", style="bold")
 
 
@@ -49,7 +51,7 @@ def _table(found: Preflight) -> Table:
     for column in columns:
         built.add_column(column, justify="right", no_wrap=True)
     for name, rows in _folded(found.problems):
-        built.add_row(Text(_printable(name)), *map(_cells(rows).__getitem__, columns))
+        built.add_row(Text(printable(name)), *map(_cells(rows).__getitem__, columns))
     return built
 
 
@@ -106,11 +108,6 @@ def _kept(rows: Sequence[ProblemSignal]) -> str:
     if kept in {0, len(rows)}:
         return "yes" if kept else "-"
     return str(kept)
-
-
-def _printable(name: str) -> str:
-    """The name without anything that a terminal would act on."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
 def by_pass_rate(rates: Iterable[float]) -> dict[str, int]:

@@ -123,7 +123,7 @@ def metric(record: SampleRecord, name: str) -> float | None:
     """A number in a sample's metadata; None where there is none, as tests write what they like."""
     try:
         value = float(record.metadata[name])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from pytest_cwsandbox.errors import ProblemFileError
+from pytest_cwsandbox.runs import lines
 from pytest_cwsandbox.runs.redaction import redact
 from pytest_cwsandbox.runs.statistics import by_group, by_metadata, metadata_keys, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_cwsandbox.findings import Finding
@@ -107,6 +109,88 @@ def write_findings(folder: Path, findings: Iterable[Finding]) -> None:
 
 
 def read(folder: Path) -> Mapping[str, object]:
-    """What ``write`` wrote; empty for a run that did not get to its end."""
+    """What ``write`` wrote; empty for a run that did not get to its end.
+
+    Raises ``ProblemFileError`` for anything else.
+    """
     file = folder / SUMMARY
-    return json.loads(file.read_text()) if file.exists() else {}
+    try:
+        told = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ProblemFileError(f"{file}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ProblemFileError(f"{file}: not valid JSON: {error}") from None
+    if not _is_summary(told):
+        raise ProblemFileError(f"{file}: no summary of a run, or one of another version")
+    return cast("Mapping[str, object]", told)
+
+
+def read_findings(folder: Path, warn: Callable[[str], None]) -> list[Finding]:
+    """What ``write_findings`` wrote; empty where nothing was.
+
+    A last line that was cut off is said through ``warn``. Raises ``ProblemFileError`` for any other
+    row that is none.
+    """
+    from pytest_cwsandbox.findings import Finding
+
+    found = []
+    for where, row in lines.read(folder / FINDINGS, warn) if (folder / FINDINGS).exists() else ():
+        try:
+            found.append(Finding.from_json(row))
+        except TypeError as error:
+            raise ProblemFileError(f"{where}: no finding: {error}") from None
+    return found
+
+
+def _is_summary(told: object) -> bool:
+    """Whether it has what reports take from it; they compute the rest."""
+    match told:
+        case {
+            "run": str(),
+            "gates": list(gates),
+            "checks": {"passed": int(), "failed": int()},
+            "retries": int(),
+            "planned": int(),
+            "by": {"keys": list(keys)},
+            "all": {"samples": int(), "infrastructure_errors": int(), "pass_at": dict(ks)},
+            "comparison": compared,
+        }:
+            texts = all(isinstance(text, str) for text in [*gates, *keys])
+            return texts and all(_is_k(k) for k in ks) and _is_comparison(compared)
+    return False
+
+
+def _is_k(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < len(text) < 10
+
+
+def _is_comparison(told: object) -> bool:
+    match told:
+        case None:
+            return True
+        case {
+            "before": str(),
+            "all": {
+                "pairs": int(),
+                "test": str(),
+                "p_value": int() | float() | None,
+                "rate_before": int() | float() | None,
+                "rate_after": int() | float() | None,
+            },
+            "missing": int(),
+            "lost": int(),
+            "new": int(),
+            "regressed": list(worse),
+            "improved": list(better),
+        }:
+            return all(map(_is_flip, [*worse, *better]))
+    return False
+
+
+def _is_flip(told: object) -> bool:
+    match told:
+        case {"problem": str(), "before": int(), "after": int(), "pairs": int()}:
+            return True
+    return False

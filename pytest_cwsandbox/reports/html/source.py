@@ -7,20 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.errors import UserError
-from pytest_cwsandbox.findings import Finding
-from pytest_cwsandbox.runs import journal, lines, plan, summary
-from pytest_cwsandbox.runs.summary import FINDINGS, SUMMARY, summarise_run
+from pytest_cwsandbox.runs import journal, lines, plan, provenance, summary
+from pytest_cwsandbox.runs.summary import SUMMARY, read_findings, summarise_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pytest_cwsandbox.findings import Finding
     from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.runs.journal import Entry
     from pytest_cwsandbox.runs.summary import Summary
-
-PROVENANCE = "run.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
     """
     folder = path if path.is_dir() else path.parent
     notes: list[str] = []
-    findings = _findings(folder)
+    findings = read_findings(folder, notes.append)
     if findings and path.is_dir() and not journal.exists(path):
         entries = []
     else:
@@ -67,8 +65,8 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
             key=lambda entry: lines.natural(entry.record.id),
         )
     records = [entry.record for entry in entries]
-    planned = len(plan.read(folder))
-    told = summary.read(folder)
+    planned = len(plan.read(folder, notes.append))
+    told = _told(folder, notes)
     ended = bool(told) and _tells_of(told, len(entries))
     if told and not ended:
         notes.append(f"{SUMMARY} is of an earlier end of this run and is left out")
@@ -85,8 +83,8 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
         numbers = replace(numbers, gates=tuple(cast("list[str]", told["gates"])))
     computed = json.loads(json.dumps(numbers.to_json()))
     kept = ("run", "checks", "planned", "retries", "comparison") if ended else ()
-    provenance = _provenance(folder, notes)
-    status = provenance.get("exit_status")
+    made = _provenance(folder, notes)
+    status = made.get("exit_status")
     return Source(
         folder=folder,
         entries=entries,
@@ -94,8 +92,8 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
         summary={**computed, **{name: told[name] for name in kept}},
         ended=ended,
         planned=planned,
-        problems=plan.read_problems(folder),
-        provenance=provenance,
+        problems=plan.read_problems(folder, notes.append),
+        provenance=made,
         findings=findings,
         notes=notes,
         exit_status=status if isinstance(status, int) else None,
@@ -115,22 +113,33 @@ def _tells_of(told: Mapping[str, object], samples: int) -> bool:
     return pooled["samples"] + pooled["infrastructure_errors"] == samples
 
 
-def _findings(folder: Path) -> list[Finding]:
-    file = folder / FINDINGS
-    if not file.exists():
-        return []
-    return [Finding.from_json(row) for _, row in lines.read(file, lambda _: None)]
+def _told(folder: Path, notes: list[str]) -> Mapping[str, object]:
+    """The summary; one that is damaged is noted, as the rates are computed anyway."""
+    try:
+        return summary.read(folder)
+    except UserError as error:
+        notes.append(f"{error}; the rates are computed again, the gates' verdict is left out")
+        return {}
 
 
 def _provenance(folder: Path, notes: list[str]) -> Mapping[str, object]:
-    file = folder / PROVENANCE
+    """Everything that run.json says; of a form that is not known it is left out, and noted."""
+    file = folder / provenance.FILE
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
+        told = json.loads(file.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        notes.append(f"{PROVENANCE} cannot be read: {error}")
+    except (OSError, ValueError, RecursionError) as error:
+        notes.append(f"{file}: cannot be read, and is left out: {error}")
         return {}
     if not isinstance(told, dict):
-        raise UserError(f"{file}: must be a JSON object, got {type(told).__name__}")
+        notes.append(f"{file}: must be a JSON object, and is left out: {type(told).__name__}")
+        return {}
+    schema = told.get("schema", provenance.SCHEMA)
+    if schema != provenance.SCHEMA:
+        notes.append(
+            f"{file}: schema {schema!r:.20}, and this version of pytest-cwsandbox reads schema "
+            f"{provenance.SCHEMA}: it is left out"
+        )
+        return {}
     return told
