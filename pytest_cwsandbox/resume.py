@@ -16,7 +16,7 @@ from pytest_cwsandbox.annotation import STOPPED
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs import journal, lines, plan
-from pytest_cwsandbox.runs.location import locate
+from pytest_cwsandbox.runs.location import ANYTHING, locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def reopen(run: str, runs: Path, lock: FolderLock, warn: Callable[[str], None]) 
 
     Raises ``UserError`` for what is no run, or none that this version can continue now.
     """
-    folder = locate(run, runs)
+    folder = locate(run, runs, holding=ANYTHING)
     if not folder.is_dir():
         raise UserError(f"{folder}: is a file; give the run's folder")
     if not journal.exists(folder) and not (folder / plan.PLAN).exists():

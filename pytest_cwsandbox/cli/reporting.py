@@ -55,10 +55,10 @@ def report(run: str, output: Path | None, group_by: list[str], pass_k: list[int]
     """
     from pytest_cwsandbox.reports import html, terminal
     from pytest_cwsandbox.reports.html import source
-    from pytest_cwsandbox.runs.location import locate
+    from pytest_cwsandbox.runs.location import REPORTED, locate
 
     with users_mistakes():
-        place = locate(run)
+        place = locate(run, holding=REPORTED)
         found = source.read(place, keys=group_by, ks=pass_k)
         whole = place / html.REPORT if place.is_dir() else place.with_name(f"{place.name}.html")
         file = output or whole

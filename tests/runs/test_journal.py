@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.runs import journal, plan
 from pytest_cwsandbox.runs.journal import Entry
-from pytest_cwsandbox.runs.location import locate
 from pytest_cwsandbox.runs.lock import FolderLock
 from pytest_cwsandbox.runs.plan import Planned
 
@@ -141,14 +139,6 @@ def test_a_line_that_plans_nothing_is_named(tmp_path: Path) -> None:
 
 
 # The folder
-
-
-def test_the_latest_run_is_the_one_that_began_last(tmp_path: Path) -> None:
-    names = ("20260102-000000-aaaaaa", "20260102-000000-000000", "20260101-000000-ffffff")
-    for made, name in enumerate(names):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (made, made))
-    assert locate("latest", tmp_path).name == "20260102-000000-000000"
 
 
 def test_a_folder_has_one_holder_at_a_time_and_is_left_clean(tmp_path: Path) -> None:
