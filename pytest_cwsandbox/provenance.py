@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from pytest_cwsandbox.backend import hosted_address, usual_image
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.recording import TROUBLE
 from pytest_cwsandbox.rollouts.model import resolved
 from pytest_cwsandbox.rollouts.scripted import is_scripted
 from pytest_cwsandbox.runs import journal, plan, provenance, redaction
 from pytest_cwsandbox.runs.provenance import Provenance
+from pytest_cwsandbox.runs.secret_names import is_secret_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,11 +36,14 @@ BEGUN = (plan.PLAN, plan.PROBLEMS, plan.TASKS, provenance.FILE)  # before the fi
 def hide_secrets(settings: Settings) -> None:
     """Let no file of the run hold what the options of the model keep secret."""
     model = settings.model
-    try:
-        password = urlsplit(model.base_url).password
-    except ValueError:  # no address: who uses it says so
-        password = None
-    redaction.hide({"extra_body": model.extra_body, "password": password})
+    secrets: list[str | None] = []
+    with suppress(ValueError):  # no address: who uses it says so
+        address = urlsplit(model.base_url)
+        parameters = parse_qsl(address.query)
+        secrets = [value for name, value in parameters if is_secret_parameter(name, value)]
+        secrets.append(address.password)
+    redaction.hide({"extra_body": model.extra_body, "password": secrets})
+    redaction.hide_named(settings.tags)
 
 
 class RunFile:
@@ -99,7 +105,7 @@ class RunFile:
             run=self._run.id,
             started=provenance.now(),
             command=tuple(redaction.redact_command(["pytest", *map(str, invoked.args)])),
-            tags=settings.tags,
+            tags=tuple(map(redaction.redact_value, settings.tags)),
             backend=kind,
             base_url=hosted_address(options) if kind == "hosted" else "",
             image=settings.image or usual_image(kind),
@@ -140,6 +146,8 @@ class RunFile:
 
     def _begin(self) -> None:
         folder = self._run.folder
+        if trouble := self._config.stash.get(TROUBLE, ""):  # the plan could not be written
+            raise pytest.UsageError(trouble)
         if not (folder / plan.PLAN).exists():
             return
         now = provenance.with_content(self._before or self._now(), folder)

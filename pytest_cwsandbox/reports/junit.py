@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox import recording
-from pytest_cwsandbox.runs.redaction import redact
+from pytest_cwsandbox.runs.redaction import redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -52,10 +52,10 @@ def properties(record: SampleRecord) -> list[tuple[str, object]]:
 
 
 def _name(name: str) -> str:
-    """A name as it may stand in XML: pytest sees to that for values only."""
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
+    """A name without secrets as it may stand in XML: pytest sees to that for values only."""
+    return "".join(letter if letter.isprintable() else "?" for letter in redact_text(name))
 
 
 def _value(value: str) -> str:
     """A value without secrets that xdist can send: half of a surrogate pair it cannot."""
-    return redact(value).encode("utf-8", "backslashreplace").decode()
+    return redact_text(value).encode("utf-8", "backslashreplace").decode()
