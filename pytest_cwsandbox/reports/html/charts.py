@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 from markupsafe import Markup
 
 from pytest_cwsandbox.outcome import Verdict
-from pytest_cwsandbox.reports.html.document import visible
+from pytest_cwsandbox.reports.html.document import clip, visible
 from pytest_cwsandbox.reports.preflight import by_pass_rate
 from pytest_cwsandbox.runs.statistics import quantile
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 NOTHING = Markup()
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 ROW = 22  # pixels
+ROWS = 60  # at most, of groups or verdicts
 COLUMNS = 140  # pixels
 BINS = 24  # at most, of a histogram
 LABELS = 6  # at most, below a histogram: a phone has no room for more
@@ -78,9 +79,12 @@ def rates_chart(rows: Sequence[RateBar], *, label: str = "Pass rate with 95% int
     """A dot with its interval per group, on an axis from 0 to 100 %."""
     if not rows:
         return NOTHING
-    drawn = [_rate_row(row) for row in rows]
+    lowest = sorted(rows, key=lambda row: math.inf if row.rate is None else row.rate)[:ROWS]
+    drawn = [_rate_row(row) for row in (rows if len(rows) <= ROWS else lowest)]
     axis = Markup().join(_text(share, f"{share:.0%}", 12, _anchor(share)) for share in QUARTERS)
     drawn.append(_row(NOTHING, _svg(axis, 16, "chart-axis"), NOTHING))
+    if len(rows) > ROWS:
+        drawn.append(_caption(f"The {ROWS} with the lowest rates, of {len(rows):,}."))
     return _figure("chart-rows", f"{label}: {_many(len(rows), 'group')}", drawn)
 
 
@@ -91,13 +95,16 @@ def verdict_chart(counts: Mapping[str, int], *, label: str = "Verdicts") -> Mark
         return NOTHING
     most = max(counts.values())
     drawn = []
-    for verdict, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    for verdict, count in ordered[:ROWS]:
         tone = "good" if verdict == Verdict.PASSED.value else "bad"
         tone = "warn" if verdict in LOST else "muted" if verdict == NO_VERDICT else tone
-        told = f"{verdict}: {count:,} of {total:,} ({count / total:.1%})"
+        told = f"{clip(verdict)}: {count:,} of {total:,} ({count / total:.1%})"
         bar = _rect(0, count / most, 5, ROW - 10, f"bar {tone}", told)
         value = Markup("{:,} <small>{:.1%}</small>").format(count, count / total)
         drawn.append(_row(_name(verdict), _svg(bar, ROW), value))
+    if len(counts) > ROWS:
+        drawn.append(_caption(f"The {ROWS} most frequent, of {len(counts):,}."))
     return _figure("chart-rows", f"{label}: {_many(total, 'sample')}", drawn)
 
 
@@ -118,8 +125,7 @@ def flips_chart(regressed: int, improved: int, unchanged: int) -> Markup:
             drawn.append(_rect(start, count / total, 3, 16, f"bar {tone}", told))
         start += count / total
     label = ", ".join(f"{count:,} {name}" for name, count, _ in parts)
-    caption = Markup("<figcaption>{}</figcaption>").format(label)
-    return _figure("chart-columns", label, [_svg(Markup().join(drawn), 22), caption])
+    return _figure("chart-columns", label, [_svg(Markup().join(drawn), 22), _caption(label)])
 
 
 def latency_histogram(
@@ -179,7 +185,7 @@ def _rate_row(row: RateBar) -> Markup:
         for share in QUARTERS
     ]
     for place, (rate, tone) in enumerate(rates):
-        parts.append(_dot(rate, ROW * (place + 0.5), tone, f"{row.name}: {rate}"))
+        parts.append(_dot(rate, ROW * (place + 0.5), tone, f"{clip(row.name)}: {rate}"))
     values = Markup().join(map(_value, (rate for rate, _ in rates)))
     return _row(_name(row.name), _svg(Markup().join(parts), ROW * len(rates)), values)
 
@@ -236,7 +242,7 @@ def _columns(
         _svg(axis, 18, "chart-axis"),
     ]
     if told := "; ".join(told for _, told in marks):
-        body.append(Markup("<figcaption>{}</figcaption>").format(told))
+        body.append(_caption(told))
     return _figure("chart-columns", label, body)
 
 
@@ -280,7 +286,11 @@ def _row(name: Markup, plot: Markup, value: Markup) -> Markup:
 
 def _name(name: str) -> Markup:
     """The style sheet cuts a long name where the room ends; the title has all of it."""
-    return Markup('<span class="chart-name" title="{0}">{0}</span>').format(visible(name))
+    return Markup('<span class="chart-name" title="{0}">{0}</span>').format(visible(clip(name)))
+
+
+def _caption(text: str) -> Markup:
+    return Markup("<figcaption>{}</figcaption>").format(text)
 
 
 def _svg(content: Markup, height: float, kind: str = "chart-plot") -> Markup:

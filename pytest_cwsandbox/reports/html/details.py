@@ -11,9 +11,10 @@ from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from pytest_cwsandbox.reports.html.document import compact
+from pytest_cwsandbox.reports.html.document import CLIPPED, compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ LEFT_OUT = -2  # where a place's chunk would stand
 CHUNK = 256_000  # of JSON: unpacked in a few milliseconds
 LEVEL = 5  # of gzip: a higher one takes longer than it saves
 THREADS = 4
+KEYS = 200  # of a sample's metadata
 LONGEST = 100_000  # characters of one text on a page; the run's files have all
 
 
@@ -140,7 +142,13 @@ def of_entry(entry: Entry) -> bytes:
         "attempt": entry.attempt,
         "retries": record.retries,
         "worker": record.worker,
-        "metadata": record.metadata,
+        "metadata": dict(islice(record.metadata.items(), KEYS)),
+        "more": max(len(record.metadata) - KEYS, 0),
+        "names": {
+            name: text
+            for name in ("id", "group", "problem", "verdict")
+            if len(text := cast("str", getattr(record, name))) > CLIPPED
+        },
     }
     return encoded(told)
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STYLES = ("page.css", "charts.css")
 SCRIPTS = ("theme.js",)
+REPLACED = "\N{REPLACEMENT CHARACTER}"  # as browsers write a lone surrogate
+CLIPPED = 300  # characters of a name, or of a line
 # Controls, and characters that reorder or hide what stands around them.
 _UNSEEN = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
@@ -38,7 +40,7 @@ def write(
     styles: Iterable[str] = (),
     scripts: Iterable[str] = (),
 ) -> None:
-    """Render a template that extends ``base.html.j2``, piece by piece; the file appears whole."""
+    """Render a template that extends ``base.html.j2``, by pieces; a regular file appears whole."""
     style = "\n".join(map(_read, (*STYLES, *styles)))
     script = "\n".join(map(_read, (*SCRIPTS, *scripts)))
     pieces = (
@@ -51,16 +53,24 @@ def write(
             **context,
         )
     )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = output.with_name(f"{output.name}.part")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+    special = output.exists() and not output.is_file()  # a pipe, /dev/stdout: nothing to replace
+    target = output if special else output.resolve()  # a link stays one
+    target.parent.mkdir(parents=True, exist_ok=True)
+    written = target if special else target.with_name(f"{target.name}.part")
+    with written.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(pieces)
-    unfinished.replace(output)
+    if not special:
+        written.replace(target)
 
 
 def visible(text: str) -> str:
     """The text with a sign in place of every character that could not be seen or written."""
-    return _UNSEEN.sub(_sign, _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text))
+    return _UNSEEN.sub(_sign, _SURROGATE.sub(REPLACED, text))
+
+
+def clip(text: str, longest: int = CLIPPED) -> str:
+    """The text, or its beginning where no place on a page has room for all of it."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def data(value: object) -> Markup:
@@ -98,7 +108,8 @@ def _environment() -> Environment:
             visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
         ),
     )
-    environment.filters["visible"] = visible
+    environment.filters["clip"] = clip
+    environment.filters["searched"] = lambda text: _SURROGATE.sub(REPLACED, text)
     environment.filters["percent"] = lambda share, digits=1: f"{share:.{digits}%}"
     environment.filters["number"] = lambda value, digits=0: f"{value:,.{digits}f}"
     return environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from dataclasses import dataclass
@@ -9,19 +10,23 @@ from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.reports import validation
 from pytest_cwsandbox.reports.html import charts
+from pytest_cwsandbox.reports.html.document import CLIPPED, clip
 from pytest_cwsandbox.reports.html.samples import samples
 from pytest_cwsandbox.reports.html.signal import signal_of
 from pytest_cwsandbox.reports.html.verdict import verdict_of
 from pytest_cwsandbox.reports.models import models_of
+from pytest_cwsandbox.runs.statistics import metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_cwsandbox.findings import Finding
     from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.reports.html.source import Source
 
 FLIPS = 50  # problems named per direction
+ROWS = 1_000  # of a table of rates
+LONG = 10_000  # characters of a fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,8 @@ def context(source: Source) -> dict[str, object]:
         "signal": signal_of(records),
         "comparison": told["comparison"],
         "flips": FLIPS,
+        "rows": ROWS,
+        "short": CLIPPED,
         **_validation(source.findings),
         **samples(source),
     }
@@ -133,9 +140,9 @@ def _facts(value: object, name: str = "") -> Iterator[tuple[str, str]]:
         for key, part in value.items():
             yield from _facts(part, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list):
-        yield name, " ".join(map(str, value))
+        yield clip(name), clip(" ".join(map(str, value)), LONG)
     elif value is not None and value != "":
-        yield name, str(value)
+        yield clip(name), clip(str(value), LONG)
 
 
 def _verdicts(records: Sequence[SampleRecord]) -> Counter[str]:
@@ -159,21 +166,20 @@ def _tiles(source: Source, pooled: Rate) -> Iterator[Tile]:
     share = pooled.lost / len(records) if records else 0.0
     yield Tile("infra lost", f"{pooled.lost:,}", f"{share:.1%}" if pooled.lost else "")
     yield Tile("retried", f"{cast('int', source.summary['retries']):,}")
-    tokens = sum(_number(r, "tokens_in") + _number(r, "tokens_out") for r in records)
-    rollouts = sum("tokens_in" in record.metadata for record in records)
-    if rollouts:
-        yield Tile("tokens", _short(tokens), f"{tokens / rollouts:,.0f} each")
-    if any("cost" in record.metadata for record in records):
-        yield Tile("cost", f"${sum(_number(record, 'cost') for record in records):,.2f}")
+    read, wrote, costs = (_metrics(records, name) for name in ("tokens_in", "tokens_out", "cost"))
+    if read:
+        tokens = sum(read) + sum(wrote)
+        yield Tile("tokens", _short(tokens), f"{tokens / len(read):,.0f} each")
+    if costs:
+        yield Tile("cost", f"${sum(costs):,.2f}")
     if pooled.median is not None:
         yield Tile("median time", f"{pooled.median:.2f} s", f"p95 {pooled.p95:.2f} s")
 
 
-def _number(record: SampleRecord, name: str) -> float:
-    try:
-        return float(record.metadata.get(name, 0))
-    except ValueError:
-        return 0.0  # a test may use the name for something else
+def _metrics(records: Iterable[SampleRecord], name: str) -> list[float]:
+    """The numbers of this name that samples have; nothing where their sum is none."""
+    found = [value for record in records if (value := metric(record, name)) is not None]
+    return found if math.isfinite(sum(found)) else []
 
 
 def _short(count: float) -> str:

@@ -46,10 +46,30 @@ function promptOf(problem) {
   return section("Prompt", "", ...parts);
 }
 
+const FENCED = 100; // blocks of one answer that stand by themselves
+
+/** An answer's fenced blocks, and the text between them. */
+function partsOf(text) {
+  const parts = [];
+  let [start, open] = [0, -1]; // of what is not in a part yet, and of a block without an end
+  for (let line = 0; line < text.length && parts.length < 2 * FENCED; ) {
+    const end = text.indexOf("\n", line) < 0 ? text.length : text.indexOf("\n", line);
+    if (text.startsWith("```", line)) {
+      if (open < 0) open = line;
+      else if (/^`{3}[ \t\r]*$/.test(text.slice(line, end))) {
+        parts.push({ text: text.slice(start, open) }, { text: text.slice(open, end), fenced: true });
+        [start, open] = [end, -1];
+      }
+    }
+    line = end + 1;
+  }
+  return [...parts, { text: text.slice(start) }];
+}
+
 function codeOf(entry) {
   const kinds = { submission: "submitted by the agent", exit_code: "run as a program", completion: "the model's answer" };
-  const parts = entry.completion.split(/^(```.*\n[^]*?^```[ \t]*)$/m);
-  const blocks = parts.filter((part) => part.trim()).map((part) => block(part, parts.length === 1 || part.startsWith("```")));
+  const parts = partsOf(entry.completion).filter((part) => part.text.trim());
+  const blocks = parts.map((part) => block(part.text, parts.length === 1 || part.fenced));
   return section("Code", kinds[entry.grader] || "", ...blocks);
 }
 
@@ -110,12 +130,19 @@ function messageOf(message) {
   return made;
 }
 
-function pairs(values) {
+const PAIRS = 200; // keys of one list
+const NAME = 300; // characters of a key
+const VALUE = 10_000; // of its value
+
+function pairs(values, more = 0) {
   const list = element("dl", { class: "facts" });
-  for (const [name, value] of Object.entries(values)) {
-    const text = Array.isArray(value) ? value.map(textOf).join(", ") : textOf(value);
-    if (text !== "") list.append(element("dt", {}, visible(name)), element("dd", {}, visible(text)));
+  const all = Object.entries(values);
+  for (const [name, value] of all.slice(0, PAIRS)) {
+    const text = clipped(Array.isArray(value) ? value.map(textOf).join(", ") : textOf(value), VALUE);
+    if (text !== "") list.append(element("dt", {}, visible(clipped(name, NAME))), element("dd", {}, visible(text)));
   }
+  const rest = Math.max(all.length - PAIRS, 0) + more;
+  if (rest > 0) list.append(element("dt", {}, `and ${rest.toLocaleString("en")} more`), element("dd", {}, "samples.jsonl has them."));
   return list;
 }
 
@@ -133,14 +160,18 @@ function trajectoryOf(rollout, number, several) {
 }
 
 function metadataOf(entry) {
-  const how = {
+  return Object.keys(entry.metadata).length ? section("Metadata", "", pairs(entry.metadata, entry.more)) : null;
+}
+
+function howOf(entry) {
+  return section("How it ran", "", pairs({
+    ...entry.names, // those that the table has no room for
     "test ended": entry.ending || entry.state,
     attempt: entry.attempt,
     retries: entry.retries,
     worker: entry.worker,
     "held-out asserts": entry.held_out ? "yes" : "no",
-  };
-  return section("Metadata", "", pairs({ ...entry.metadata, ...how }));
+  }));
 }
 
 /** Everything that the page knows of the sample at this place of the table. */
@@ -154,6 +185,7 @@ async function bodyOf(row) {
     const note = missing(kind, kind === "problems" ? row.problem : row.place, file);
     return note && section(title, "", note);
   };
+  coloured = 0;
   const parts = [
     problem ? promptOf(problem) : left("problems", "Prompt", "problems.jsonl"),
     entry?.completion ? codeOf(entry) : left("entries", "Code", "samples.jsonl"),
@@ -161,6 +193,7 @@ async function bodyOf(row) {
     ...(rollouts || []).map((rollout, place) => trajectoryOf(rollout, place + 1, rollouts.length > 1)),
     left("trajectories", "Trajectory", "trajectories-*.jsonl"),
     entry && metadataOf(entry),
+    entry && howOf(entry),
   ];
-  return element("div", { class: "sample-body" }, ...parts);
+  return element("div", { class: "sample-body" }, ...parts.filter(Boolean));
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.reports.html import details, rows
 from pytest_cwsandbox.reports.html.details import BUDGET, Details, Packed, pack
-from pytest_cwsandbox.reports.html.document import data
+from pytest_cwsandbox.reports.html.document import compact, data
 from pytest_cwsandbox.rollouts.recorded import iterate
 from pytest_cwsandbox.runs.lines import natural
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_cwsandbox.reports.html.source import Source
+
+PAGE = 18_000_000  # characters of the table and the details
 
 
 def samples(source: Source) -> dict[str, object]:
@@ -25,12 +27,13 @@ def samples(source: Source) -> dict[str, object]:
     for place, entry in enumerate(source.entries):
         passed = entry.record.reward is not None and entry.record.reward >= 1
         entries.put(place, details.of_entry(entry), expendable=passed)
-    for place, name in enumerate(cast("list[str]", table["problems"])):
+    for place, name in enumerate(rows.problems(records)):
         if name in source.problems:
             problems.put(place, details.of_problem(source.problems[name]))
-    packed = {"problems": pack(problems, BUDGET // 4)}
-    packed["entries"] = pack(entries, BUDGET - packed["problems"].size)
-    left = BUDGET - packed["problems"].size - packed["entries"].size
+    budget = min(BUDGET, max(PAGE - len(compact(table)), 0))
+    packed = {"problems": pack(problems, budget // 4)}
+    packed["entries"] = pack(entries, budget - packed["problems"].size)
+    left = budget - packed["problems"].size - packed["entries"].size
     packed["trajectories"] = pack(_trajectories(source), left)
     table["chunks"] = {name: of.where(_length(table, name)) for name, of in packed.items()}
     return {

@@ -22,7 +22,7 @@ const ROWS = TABLE.rows.map((told, place) => {
   const status = reward === null ? "lost" : reward >= 1 ? "passed" : "failed";
   const id = (TABLE.prefixes[prefix] + rest).toWellFormed(); // as addresses have it
   const searched = [id, TABLE.problems[problem], TABLE.verdicts[verdict], TABLE.groups[group], detail];
-  const text = searched.join("\n").toLowerCase();
+  const text = searched.join("\n").toWellFormed().toLowerCase();
   return { place, id, group, problem, sample, reward, verdict, seconds, detail, values, status, text };
 });
 const PLACES = new Map(ROWS.map((row) => [row.id, row.place]));
@@ -31,7 +31,7 @@ const PLACES = new Map(ROWS.map((row) => [row.id, row.place]));
 const FILTERS = [
   { name: "status", label: "Status", choices: Object.entries(STATUS), of: (row) => row.status },
   { name: "verdict", label: "Verdict", choices: named(TABLE.verdicts), of: (row) => TABLE.verdicts[row.verdict] || NONE },
-  { name: "group", label: "Group", choices: named(TABLE.groups), of: (row) => TABLE.groups[row.group] },
+  { name: "group", label: "Group", choices: named(TABLE.groups), of: (row) => TABLE.groups[row.group].toWellFormed() },
   ...TABLE.keys.map((key, number) => ({
     name: `key.${key}`,
     label: visible(clipped(key, 60)),
@@ -39,6 +39,8 @@ const FILTERS = [
     of: (row) => TABLE.values[number][row.values[number]] || NONE,
   })),
 ].filter((filter) => filter.choices.length > 1);
+const CHOICES = 200; // of one field: beyond, the search is faster
+const FIELDS = FILTERS.filter((filter) => filter.choices.length <= CHOICES);
 const CHOICES = 200; // of one field: beyond, the search is faster
 const FIELDS = FILTERS.filter((filter) => filter.choices.length <= CHOICES);
 

@@ -28,7 +28,15 @@ function visible(text) {
     });
 }
 
-const COLOURED = 60_000; // characters: beyond, colours cost more time than they are worth
+/** The text, or its beginning where nobody would read all of it. */
+function clipped(text, longest) {
+  const rest = text.length - longest;
+  return rest > 0 ? `${text.slice(0, longest)} [${rest.toLocaleString("en")} more characters]` : text;
+}
+
+// Tokens of one sample: beyond, colours cost more time than they are worth.
+const COLOURED = 5_000;
+let coloured = 0;
 const TOKEN = new RegExp(
   [
     /(?<c>#[^\n]*)/,
@@ -45,13 +53,10 @@ const TOKEN = new RegExp(
 function block(text, python = false) {
   const made = element("pre", { tabindex: "0" });
   const shown = visible(text);
-  if (!python || shown.length > COLOURED) {
-    made.append(shown);
-    return made;
-  }
   let end = 0;
-  for (const found of shown.matchAll(TOKEN)) {
+  for (const found of python ? shown.matchAll(TOKEN) : []) {
     if (!found[0]) continue;
+    if (++coloured > COLOURED) break;
     made.append(shown.slice(end, found.index));
     const kind = Object.keys(found.groups).find((name) => found.groups[name] !== undefined);
     made.append(element("span", { class: kind }, found[0]));
