@@ -32,62 +32,67 @@ def _parameter(found: re.Match[str]) -> str:
     return f"{mark}{name}={HIDDEN}" if is_secret_parameter(name, value) else found[0]
 
 
-# Before each pattern what none of its matches is without: to look for a word is quick. No pattern
-# looks at a letter more than a few times.
-_FORMS: tuple[
-    tuple[tuple[str, ...], re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
-] = (
-    (
-        ("uthorization", "UTHORIZATION"),
-        re.compile(rf"((?i:authorization){_SAYS}{_SCHEMES}\s+){_VALUE}", re.ASCII),
-        rf"\1{HIDDEN}",
-    ),
-    (
-        ("earer", "EARER"),
-        re.compile(rf"((?:[Bb]earer|BEARER){_SAYS}){_NO_WORD}{_VALUE}", re.ASCII),
-        rf"\1{HIDDEN}",
-    ),
-    (("://",), re.compile(_USER), f"://{HIDDEN}@"),
-    (("://",), re.compile(r"://[^\s\\\"'<>]+"), _without_parameters),
-    (
-        ("hooks.slack.com/",),
-        re.compile(r"hooks\.slack\.com/services/[\w/]+"),
-        f"hooks.slack.com/services/{HIDDEN}",
-    ),
-    (
-        ("sk-",),
-        re.compile(r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))sk-[\w-]{20,}", re.ASCII),
-        HIDDEN,
-    ),
-    (
-        ("k_live_", "k_test_"),
-        re.compile(rf"{_BEGIN}[rs]k_(?:live|test)_[A-Za-z0-9]{{16,}}"),
-        HIDDEN,
-    ),
-    (("hf_",), re.compile(r"hf_[A-Za-z0-9]{30,}"), HIDDEN),
-    (
-        ("ghp_", "gho_", "ghs_", "ghu_", "ghr_"),
-        re.compile(r"gh[posur]_[A-Za-z0-9]{30,}"),
-        HIDDEN,
-    ),
-    (("github_pat_",), re.compile(r"github_pat_\w{22,}", re.ASCII), HIDDEN),
-    (("glpat-",), re.compile(r"glpat-[\w-]{20,}", re.ASCII), HIDDEN),
-    (("xox",), re.compile(r"xox[abeprs]-[\w-]{10,}", re.ASCII), HIDDEN),
-    (("AIza",), re.compile(r"AIza[\w-]{30,}", re.ASCII), HIDDEN),
-    (("AKIA", "ASIA"), re.compile(r"A[KS]IA[0-9A-Z]{16}"), HIDDEN),
-    (
-        (".eyJ",),
-        re.compile(rf"{_BEGIN}eyJ[\w-]{{6,}}\.eyJ[\w-]{{6,}}\.[\w-]{{6,}}", re.ASCII),
-        HIDDEN,
-    ),
+def _form(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
+_AUTHORIZATION = _form(rf"((?i:authorization){_SAYS}{_SCHEMES}\s+){_VALUE}")
+_BEARER = _form(rf"((?:[Bb]earer|BEARER){_SAYS}){_NO_WORD}{_VALUE}")
+_STRIPE = _form(rf"{_BEGIN}[rs]k_(?:live|test)_[A-Za-z0-9]{{16,}}")
+_GITHUB = _form(r"gh[posur]_[A-Za-z0-9]{30,}")
+_AWS = _form(r"A[KS]IA[0-9A-Z]{16}")
+_JWT = _form(rf"{_BEGIN}eyJ[\w-]{{6,}}\.eyJ[\w-]{{6,}}\.[\w-]{{6,}}")
+_OPENAI = _form(r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))sk-[\w-]{20,}")
+_SLACK_HOOK = _form(r"hooks\.slack\.com/services/[\w/]+")
+
+# Before each pattern what each of its matches has: to look for a word is quick, and for a rare
+# letter quicker still. No pattern looks at a letter more than a few times.
+_Form = tuple[tuple[str, ...], re.Pattern[str], "str | Callable[[re.Match[str]], str]"]
+_ANYWHERE: tuple[_Form, ...] = (
+    (("uthorization",), _AUTHORIZATION, rf"\1{HIDDEN}"),
+    (("Z", "UTHORIZATION"), _AUTHORIZATION, rf"\1{HIDDEN}"),
+    (("earer",), _BEARER, rf"\1{HIDDEN}"),
+    (("B", "EARER"), _BEARER, rf"\1{HIDDEN}"),
+    (("://",), _form(_USER), f"://{HIDDEN}@"),
+    (("://", "="), _form(r"://[^\s\\\"'<>]+"), _without_parameters),
+    (("hooks.slack.com/",), _SLACK_HOOK, f"hooks.slack.com/services/{HIDDEN}"),
+    (("github_pat_",), _form(r"github_pat_\w{22,}"), HIDDEN),
+    (("I", "AIza"), _form(r"AIza[\w-]{30,}"), HIDDEN),
+    (("I", "AKIA"), _AWS, HIDDEN),
+    (("I", "ASIA"), _AWS, HIDDEN),
+    (("J", ".eyJ"), _JWT, HIDDEN),
+)
+# Many words at once: most texts have no such run of letters behind an underscore or a hyphen.
+_UNDERSCORE = _form(r"_[A-Za-z0-9]{16}")
+_BEHIND_UNDERSCORES: tuple[_Form, ...] = (
+    (("k_live_",), _STRIPE, HIDDEN),
+    (("k_test_",), _STRIPE, HIDDEN),
+    (("hf_",), _form(r"hf_[A-Za-z0-9]{30,}"), HIDDEN),
+    *(((f"gh{kind}_",), _GITHUB, HIDDEN) for kind in "posur"),
+)
+_HYPHEN = _form(r"-[\w-]{10}")
+_BEHIND_HYPHENS: tuple[_Form, ...] = (
+    (("sk-",), _OPENAI, HIDDEN),
+    (("glpat-",), _form(r"glpat-[\w-]{20,}"), HIDDEN),
+    (("xox",), _form(r"xox[abeprs]-[\w-]{10,}"), HIDDEN),
 )
 
 
 def without_forms(text: str) -> str:
     """The text, be it JSON or not, without what has the form of a secret."""
-    for marks, pattern, replacement in _FORMS:
+    text = _without(text, _ANYWHERE)
+    if _UNDERSCORE.search(text):
+        text = _without(text, _BEHIND_UNDERSCORES)
+    if _HYPHEN.search(text):
+        text = _without(text, _BEHIND_HYPHENS)
+    return text
+
+
+def _without(text: str, forms: tuple[_Form, ...]) -> str:
+    for marks, pattern, replacement in forms:
         for mark in marks:
-            if mark in text:
-                text = pattern.sub(replacement, text)
+            if mark not in text:
                 break
+        else:
+            text = pattern.sub(replacement, text)
     return text
