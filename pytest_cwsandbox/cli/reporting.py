@@ -55,6 +55,7 @@ def report(run: str, output: Path | None, group_by: list[str], pass_k: list[int]
     """
     from pytest_cwsandbox.reports import html, terminal
     from pytest_cwsandbox.reports.html import source
+    from pytest_cwsandbox.reports.html.verdict import verdict_of
     from pytest_cwsandbox.runs.location import REPORTED, locate
 
     with users_mistakes():
@@ -76,8 +77,8 @@ def report(run: str, output: Path | None, group_by: list[str], pass_k: list[int]
         say(line)
     notes = list(found.notes)
     if not found.ended:
-        of = f" of {found.planned:,}" if found.planned else ""
-        notes.append(f"the run did not end: {len(found.entries):,}{of} samples were recorded")
+        verdict = verdict_of(found)
+        notes.append(f"{verdict.word[0].lower()}{verdict.word[1:]}: {'; '.join(verdict.lines)}")
     for note in notes:
         warn(note)
     click.echo(f"report: {file}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +15,7 @@ from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.runs import journal, plan, summary
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.plan import Planned
+from tests.reports.terminals import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +94,16 @@ def test_a_file_of_samples_is_reported_beside_it(ended: Path) -> None:
     done = report(ended / "samples.jsonl")
 
     assert done.exit_code == 0, done.output
-    assert (ended / "report.html").exists()
+    assert (ended / "samples.jsonl.html").exists()
+
+
+def test_the_page_of_one_worker_leaves_that_of_the_run(ended: Path) -> None:
+    (ended / "report.html").write_text("of the whole run")
+
+    done = report(ended / "samples-gw0.jsonl")
+
+    assert done.stdout.splitlines()[-1] == f"report: {ended / 'samples-gw0.jsonl.html'}"
+    assert (ended / "report.html").read_text() == "of the whole run"
 
 
 def test_rates_are_grouped_as_the_run_had_them_unless_asked_otherwise(ended: Path) -> None:
@@ -108,7 +121,8 @@ def test_a_crashed_run_is_reported_as_far_as_it_got(crashed: Path) -> None:
     done = report(crashed)
 
     assert done.exit_code == 0, done.output
-    assert "warning: the run did not end: 8 of 12 samples were recorded" in done.stderr
+    assert "warning: the run did not end: 8 of 12 samples were recorded; " in done.stderr
+    assert "continue it with --cwsandbox-resume=20260101-000000-abcdef" in done.stderr
     assert "did not end" in (crashed / "report.html").read_text()
 
 
@@ -148,3 +162,176 @@ def test_a_page_that_cannot_be_written_is_said(ended: Path) -> None:
 
     assert done.exit_code == 2
     assert "cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b'{"run": "x", "gro',
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"all": 3, "by": []}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_summary_is_said_and_computed_again(ended: Path, damaged: bytes) -> None:
+    (ended / "summary.json").write_bytes(damaged)
+
+    done = report(ended)
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[1].split()[:3] == ["toy/agent", "4/8", "50.0%"]
+    assert f"warning: {ended / 'summary.json'}: " in done.stderr
+    assert "the rates are computed again" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gates", [1]),
+        ("checks", {"passed": "many", "failed": 0}),
+        ("by", {"keys": [[]]}),
+        ("all", {"samples": 8, "infrastructure_errors": 0, "pass_at": {"one": 1.0}}),
+        ("all", {"samples": 8, "infrastructure_errors": 0, "pass_at": {"9" * 5000: 1.0}}),
+        ("comparison", {"before": "x"}),
+        ("retries", None),
+    ],
+)
+def test_a_summary_with_foreign_fields_is_left_out(ended: Path, name: str, value: object) -> None:
+    told = json.loads((ended / "summary.json").read_text())
+    (ended / "summary.json").write_text(json.dumps({**told, name: value}))
+
+    done = report(ended)
+
+    assert done.exit_code == 0, done.output
+    assert "no summary of a run, or one of another version" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "row"),
+    [
+        ("findings.jsonl", {"check": "gold"}),
+        ("findings.jsonl", {"check": "gold", "name": [], "status": "bad", "exploits": []}),
+        ("findings.jsonl", {"schema": 1}),
+        ("plan.jsonl", {"id": [], "group": "g", "problem": "p", "sample": 0}),
+        ("problems.jsonl", {"id": "p", "task_id": "p", "prompt": 5, "test_list": []}),
+        ("problems.jsonl", {"id": "p", "task_id": "p", "prompt": "", "test_list": "assert"}),
+    ],
+)
+def test_a_foreign_row_is_named_on_one_line(ended: Path, file: str, row: dict[str, object]) -> None:
+    (ended / file).write_text(json.dumps(row) + "\n")
+
+    done = report(ended)
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"Error: {ended / file}:1: no ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("file", ["findings.jsonl", "plan.jsonl", "problems.jsonl"])
+def test_a_last_line_that_was_cut_off_is_said_of_every_file(ended: Path, file: str) -> None:
+    with (ended / file).open("a") as stream:
+        stream.write('{"id": "te')
+
+    done = report(ended)
+
+    assert done.exit_code == 0, done.output
+    assert f"warning: {ended / file}:" in done.stderr
+    assert "cut off" in done.stderr
+
+
+@pytest.mark.parametrize("content", ['{"schema": 99, "image": "foreign"}', "[]", '{"schema"', ""])
+def test_a_run_json_of_another_form_is_said_and_left_out(ended: Path, content: str) -> None:
+    (ended / "run.json").write_text(content)
+
+    done = report(ended)
+
+    assert done.exit_code == 0, done.output
+    assert f"warning: {ended / 'run.json'}: " in done.stderr
+    assert "left out" in done.stderr
+    assert "foreign" not in (ended / "report.html").read_text()
+
+
+HOSTILE = "\x1b]0;x\x07\x1b[2J\x7f\x9b31m\u202e\u2066\u200b\r\n\ud800 [/hard]"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A run of samples whose every text a model may have written."""
+    for number in range(2):
+        name, key = f"test_x.py::test_a[{HOSTILE}{number}]", f"key {HOSTILE}"
+        record = SampleRecord(
+            name,
+            f"group {HOSTILE}",
+            f"problem {HOSTILE}",
+            number,
+            float(number),
+            verdict=HOSTILE,
+            detail=HOSTILE,
+            metadata={key: HOSTILE, "model": HOSTILE},
+        )
+        journal.append(tmp_path / "run", "main", Entry(record, "ended", ending="passed"))
+    return tmp_path / "run"
+
+
+def plain(output: str) -> bool:
+    """Whether a terminal would do nothing but show it."""
+    return all(line.isprintable() for line in output.split("\n"))
+
+
+def test_what_models_wrote_is_printed_as_text(hostile: Path) -> None:
+    key = f"key {HOSTILE}"
+    done = report(hostile, "--group-by", f"model,{key},none {HOSTILE}")
+
+    assert done.exit_code == 0, done.output
+    assert "\\x1b]0;x" in done.stdout
+    assert plain(done.stdout)
+    assert plain(done.stderr)
+
+
+def test_two_hostile_runs_are_compared_as_text(hostile: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    for entry in journal.read(hostile, print).values():
+        reward = 1 - (entry.record.reward or 0)
+        record = SampleRecord.from_json({**entry.record.to_json(), "reward": reward})
+        other = SampleRecord.from_json({**record.to_json(), "id": "other", "group": "a[/b]"})
+        for each in (record, other):
+            journal.append(later, "main", Entry(each, "ended", ending="passed"))
+    for entry in list(journal.read(later, print).values())[-1:]:
+        record = SampleRecord.from_json({**entry.record.to_json(), "reward": 0.0})
+        journal.append(hostile, "gw0", Entry(record, "ended", ending="passed"))
+
+    done = CliRunner().invoke(main, ["compare", str(hostile), str(later)], env={"COLUMNS": "200"})
+
+    assert done.exit_code == 0, done.output
+    assert "regressed" in done.stdout or "improved" in done.stdout
+    assert "a[/b]" in done.stdout
+    assert plain(done.stdout)
+
+
+COLOURS = [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+
+
+@pytest.mark.parametrize(("environ", "colored"), COLOURS)
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_colours_are_for_terminals_that_want_them(
+    ended: Path,
+    command: str,
+    environ: dict[str, str],
+    colored: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    unset = {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLORTERM"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in unset and not name.startswith("CWSANDBOX_")
+    }
+    runs = [str(ended)] * (2 if command == "compare" else 1)
+    line = [sys.executable, "-m", "pytest_cwsandbox", command, *runs]
+
+    with Terminal(line, ended, {**kept, "TERM": "xterm", **environ}) as terminal:
+        assert terminal.wait_for_end() == 0, terminal.lines
+
+    assert (b"\x1b[" in terminal.output) is colored, terminal.output

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from pytest_cwsandbox.errors import UserError
-from pytest_cwsandbox.runs import journal, lines, plan, provenance, summary
+from pytest_cwsandbox.runs import journal, lines, lock, plan, provenance, summary
 from pytest_cwsandbox.runs.summary import SUMMARY, read_findings, summarise_run
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class Source:
     """A run. ``entries`` are in the order of their ids; ``numbers`` are the rates.
 
     ``summary`` has summary.json's form, with what only the end of the run knew.
-    ``ended`` is False for a run that was killed or still goes on: its summary is then of the
-    samples so far, without a verdict. ``exit_status`` is pytest's, where it is known. ``notes``
-    say what of the folder could not be read.
+    ``ended`` is False for a run that was killed or still goes on, which ``going_on`` tells apart:
+    its summary is then of the samples so far, without a verdict. ``exit_status`` is pytest's,
+    where it is known. ``notes`` say what of the folder could not be read.
     """
 
     folder: Path
@@ -42,6 +42,12 @@ class Source:
     findings: list[Finding]
     notes: list[str]
     exit_status: int | None = None
+    going_on: bool = False
+
+    @property
+    def rescored_from(self) -> str:
+        """The run whose completions these are, "" for a run of its own."""
+        return str(self.provenance.get("rescored_from") or "")
 
     @property
     def records(self) -> list[SampleRecord]:
@@ -97,6 +103,7 @@ def read(path: Path, *, keys: Sequence[str] = (), ks: Sequence[int] = ()) -> Sou
         findings=findings,
         notes=notes,
         exit_status=status if isinstance(status, int) else None,
+        going_on=not ended and lock.held(folder),
     )
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from pytest_cwsandbox.reports.html.source import Source
 
+CUT_SHORT = "The run was cut short"
 Tone = Literal["good", "bad", "warn", ""]
 
 
@@ -27,9 +28,7 @@ class Verdict:
 def verdict_of(source: Source) -> Verdict:
     """The verdict of the gates, or why there is none."""
     if not source.ended:
-        of = f" of {source.planned:,}" if source.planned else ""
-        recorded = f"{len(source.entries):,}{of} samples were recorded"
-        return Verdict("warn", "The run did not end", (recorded,))
+        return _unfinished(source)
     lines = list(cast("list[str]", source.summary["gates"]))
     checks = cast("dict[str, int]", source.summary["checks"])
     failed, status = checks["failed"], source.exit_status
@@ -38,7 +37,24 @@ def verdict_of(source: Source) -> Verdict:
     if status:
         lines.append(f"exit code: {status}")
     tone, word = word_of(lines, failed=failed, status=status)
+    if word == CUT_SHORT and len(source.entries) < source.planned:
+        lines += _continued(source)
     return Verdict(tone, word, tuple(lines))
+
+
+def _unfinished(source: Source) -> Verdict:
+    of = f" of {source.planned:,}" if source.planned else ""
+    recorded = f"{len(source.entries):,}{of} samples were recorded"
+    if source.going_on:
+        return Verdict("warn", "The run is still going on", (f"{recorded} so far",))
+    return Verdict("warn", "The run did not end", (recorded, *_continued(source)))
+
+
+def _continued(source: Source) -> list[str]:
+    """How to get the rest; the grades of another run's completions cannot be continued."""
+    if not source.planned or source.rescored_from:
+        return []
+    return [f"continue it with --cwsandbox-resume={source.folder.resolve().name}"]
 
 
 def word_of(lines: Sequence[str], *, failed: int, status: int | None) -> tuple[Tone, str]:
@@ -57,7 +73,7 @@ def word_of(lines: Sequence[str], *, failed: int, status: int | None) -> tuple[T
         (red and failed > 0, "bad", "A check failed" if failed == 1 else f"{failed} checks failed"),
         (status == 1, "bad", "A test failed"),
         (lost, "warn", "Inconclusive"),
-        (status in {2, 3, 4, 5, 6}, "warn", "The run was cut short"),
+        (status in {2, 3, 4, 5, 6}, "warn", CUT_SHORT),
         (bool(status), "bad", f"Exit code {status}"),
         (some("not judged"), "warn", "Not judged"),
         (some("met"), "good", "Gates met"),
