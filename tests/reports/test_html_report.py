@@ -19,7 +19,7 @@ from pytest_cwsandbox.reports.html import details, samples, write_report
 from pytest_cwsandbox.rollouts import recorded
 from pytest_cwsandbox.rollouts.recorded import RecordedTrajectory
 from pytest_cwsandbox.rollouts.trajectory import StopReason, Trajectory
-from pytest_cwsandbox.runs import journal, plan, summary
+from pytest_cwsandbox.runs import journal, lock, plan, summary
 from pytest_cwsandbox.runs.comparison import compare
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.plan import Planned
@@ -202,8 +202,40 @@ def test_a_run_that_was_killed_says_so_and_shows_what_it_had(tmp_path: Path, ope
 
     assert texts(page, ".banner strong") == ["The run did not end"]
     assert "4 of 4 samples were recorded" in page.inner_text(".banner")
+    assert "continue it with --cwsandbox-resume=run" in page.inner_text(".banner")
     assert "cut off when its process died" in page.inner_text(".note")
     assert len(rows(page)) == 4
+
+
+def test_a_run_that_still_goes_on_is_not_said_to_have_crashed(tmp_path: Path, opened: Open) -> None:
+    folder = write_run(tmp_path / "run", [entry(sample("square", 0, 1.0))], gates=None)
+    held = lock.FolderLock()
+    held.take(folder)
+    page = opened(write_report(folder))
+    held.release()
+
+    assert texts(page, ".banner strong") == ["The run is still going on"]
+    assert "--cwsandbox-resume" not in page.inner_text(".banner")
+
+
+def test_a_run_that_was_cut_short_names_its_continuation(tmp_path: Path, opened: Open) -> None:
+    cut = "gates: the run was cut short: not judged"
+    folder = write_run(tmp_path / "run", [entry(sample("a", 0, 1.0))], gates=(cut,))
+    with (folder / plan.PLAN).open("a") as file:
+        line = (folder / plan.PLAN).read_text().splitlines()[-1]
+        file.write(line.replace("a-s0", "a-s1") + "\n")
+    page = opened(write_report(folder, exit_status=2))
+
+    assert "continue it with --cwsandbox-resume=run" in page.inner_text(".banner")
+
+
+def test_grades_of_another_runs_completions_name_that_run(tmp_path: Path, opened: Open) -> None:
+    folder = write_run(tmp_path / "run", [entry(sample("a", 0, 1.0))], gates=None)
+    (folder / "run.json").write_text(json.dumps({"rescored_from": "20250101-000000-first"}))
+    page = opened(write_report(folder))
+
+    assert "rescored from 20250101-000000-first" in page.inner_text(".head")
+    assert "--cwsandbox-resume" not in page.inner_text(".banner")
 
 
 def test_the_end_of_a_run_before_it_was_continued_is_no_verdict(run: Path, opened: Open) -> None:
@@ -238,7 +270,7 @@ def test_bare_numbers_are_a_verdict_of_their_own_so_that_the_panel_adds_up(
     assert "no verdict" in panel.locator(".chart-name").all_inner_texts()
     assert panel.locator(".chart-value").all_inner_texts() == ["2 66.7%", "1 33.3%"]
     page.select_option("#filter-verdict", label="(none)")
-    assert page.inner_text("#count").startswith("2 of 3 samples")
+    assert page.inner_text("#count").startswith("Filtered: 2 of 3 samples")
 
 
 def test_a_problem_counts_in_each_of_its_groups(tmp_path: Path, opened: Open) -> None:
@@ -339,10 +371,10 @@ def test_samples_are_found_by_words(run: Path, opened: Open) -> None:
     page.get_by_label("Search", exact=True).fill("TWICE wrong_answer")
 
     assert [row[:2] for row in rows(page)] == [["twice", "1"]]
-    assert page.inner_text("#count") == "1 of 8 samples, 0.0% passed"
+    assert page.inner_text("#count") == "Filtered: 1 of 8 samples, 0.0% passed"
     page.get_by_label("Search", exact=True).fill("no such thing")
     assert rows(page) == [["No sample matches."]]
-    page.get_by_role("button", name="Reset").click()
+    page.get_by_role("button", name="Clear filters").click()
     assert len(rows(page)) == 8
 
 
@@ -371,6 +403,56 @@ def test_a_column_sorts_up_then_down_then_not(run: Path, opened: Open) -> None:
         ("descending", list("33221100")),
         ("none", list("01230123")),
     ]
+
+
+def in_view(page: Page, selector: str) -> bool:
+    return bool(
+        page.evaluate(
+            """selector => {
+                const { top } = document.querySelector(selector).getBoundingClientRect();
+                return top >= 0 && top < innerHeight;
+            }""",
+            selector,
+        )
+    )
+
+
+def test_the_verdict_leads_to_the_samples_that_made_it(run: Path, opened: Open) -> None:
+    page = opened(write_report(run))
+    page.set_viewport_size({"width": 1280, "height": 500})
+    assert not in_view(page, "#samples-title")
+
+    page.get_by_role("link", name="2 below full reward").click()
+    assert page.inner_text("#count").startswith("Filtered: 2 of 8 samples")
+    assert in_view(page, "#samples-title")
+    page.get_by_role("button", name="Clear filters").click()
+    assert page.inner_text("#count").startswith("8 of 8 samples")
+    assert page.get_by_role("button", name="Clear filters").count() == 0
+    page.get_by_role("link", name="1 lost to infrastructure").click()
+    assert {row[3] for row in rows(page)} == {"-"}
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_an_address_with_a_filter_opens_at_the_table(run: Path, opened: Open, width: int) -> None:
+    page = opened(write_report(run))
+    page.set_viewport_size({"width": width, "height": 500})
+    page.goto(f"{page.url}#status=failed")
+    page.reload()
+
+    assert in_view(page, "#samples-title")
+    assert page.inner_text("#count").startswith("Filtered: 2 of 8 samples")
+
+
+def test_filters_are_folded_on_a_phone_and_say_how_many_are_on(run: Path, opened: Open) -> None:
+    page = opened(write_report(run))
+    page.set_viewport_size({"width": 375, "height": 800})
+    page.get_by_text("Filters", exact=True).click()
+    page.get_by_role("combobox", name="Verdict").select_option("passed")
+
+    assert page.get_by_text("Filters: 1 on").is_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert not page.get_by_text("Filters: 1 on").is_visible()
+    page.get_by_role("combobox", name="Status").wait_for()
 
 
 def test_what_the_table_shows_stands_in_the_address(run: Path, opened: Open) -> None:
@@ -500,6 +582,33 @@ def test_light_and_dark_follow_the_system_until_the_button_is_pressed(page: Page
     assert background() == light
     page.reload()
     assert background() == light
+
+
+def test_names_break_behind_slashes_and_underscores_on_a_phone(
+    tmp_path: Path, opened: Open
+) -> None:
+    name = "mbpp-sanitized/test_agent_solves_the_problem_in_a_long_conversation"
+    folder = write_run(tmp_path / "run", [entry(sample("a", 0, 1.0, group=name))])
+    page = opened(write_report(folder))
+    page.set_viewport_size({"width": 375, "height": 800})
+
+    for selector in ("tbody th", ".chart-name"):
+        first = page.locator(selector).first
+        assert first.inner_text().replace("\u200b", "") == name
+        assert first.locator("wbr").count() == name.count("_") + 1
+        words = first.evaluate(
+            """name => {
+                const lines = [];  // how many rows each piece of text is on
+                for (const node of name.childNodes) {
+                    if (node.nodeType !== Node.TEXT_NODE) continue;
+                    const range = document.createRange();
+                    range.selectNode(node);
+                    lines.push(new Set([...range.getClientRects()].map((r) => r.top)).size);
+                }
+                return lines;
+            }"""
+        )
+        assert words[1:] == [1] * (len(words) - 1)  # the first may break at its hyphen
 
 
 @pytest.mark.parametrize("width", [375, 1440])

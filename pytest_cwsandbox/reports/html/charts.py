@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 from markupsafe import Markup
 
 from pytest_cwsandbox.outcome import Verdict
-from pytest_cwsandbox.reports.html.document import clip, visible
+from pytest_cwsandbox.reports.html.document import breakable, clip, visible
 from pytest_cwsandbox.reports.preflight import by_pass_rate
 from pytest_cwsandbox.runs.statistics import quantile
 
@@ -286,7 +286,9 @@ def _row(name: Markup, plot: Markup, value: Markup) -> Markup:
 
 def _name(name: str) -> Markup:
     """The style sheet cuts a long name where the room ends; the title has all of it."""
-    return Markup('<span class="chart-name" title="{0}">{0}</span>').format(visible(clip(name)))
+    return Markup('<span class="chart-name" title="{}">{}</span>').format(
+        visible(clip(name)), breakable(clip(name))
+    )
 
 
 def _caption(text: str) -> Markup:

@@ -13,7 +13,7 @@ from base64 import b64encode
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,6 +29,7 @@ CLIPPED = 300  # characters of a name, or of a line
 _UNSEEN = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
+_BREAK = re.compile("[/_]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -73,6 +74,12 @@ def clip(text: str, longest: int = CLIPPED) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
+def breakable(text: str) -> Markup:
+    """The text, which a line may break behind its slashes and underscores: names are long."""
+    shown = str(escape(visible(text)))
+    return Markup(_BREAK.sub(r"\g<0><wbr/>", shown))  # noqa: S704 - it is escaped
+
+
 def data(value: object) -> Markup:
     """JSON for a ``<script type="application/json">``, which nothing inside can end."""
     return Markup(compact(value).replace("<", "\\u003c"))  # noqa: S704 - no markup is left in it
@@ -110,6 +117,7 @@ def _environment() -> Environment:
     )
     environment.filters["clip"] = clip
     environment.filters["searched"] = lambda text: _SURROGATE.sub(REPLACED, text)
+    environment.filters["breakable"] = breakable
     environment.filters["percent"] = lambda share, digits=1: f"{share:.{digits}%}"
     environment.filters["number"] = lambda value, digits=0: f"{value:,.{digits}f}"
     return environment

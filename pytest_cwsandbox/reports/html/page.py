@@ -92,7 +92,8 @@ def context(source: Source) -> dict[str, object]:
     return {
         "run": told["run"],
         "verdict": verdict_of(source),
-        "ended": source.ended,
+        "low": len(scored) - pooled.passed,
+        "lost": pooled.lost,
         "notes": source.notes,
         "head": list(_head(source)),
         "provenance": list(_facts(source.provenance)),
@@ -126,6 +127,8 @@ def _head(source: Source) -> Iterator[tuple[str, str]]:
     """The line below the title: what ran, on what."""
     if models := models_of(source.records, str(source.provenance.get("model") or "")):
         yield "model", models
+    if origin := source.rescored_from:
+        yield "rescored from", origin
     for name in ("started", "backend", "image", "command"):
         value = source.provenance.get(name)
         if isinstance(value, list):

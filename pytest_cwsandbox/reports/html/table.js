@@ -41,8 +41,6 @@ const FILTERS = [
 ].filter((filter) => filter.choices.length > 1);
 const CHOICES = 200; // of one field: beyond, the search is faster
 const FIELDS = FILTERS.filter((filter) => filter.choices.length <= CHOICES);
-const CHOICES = 200; // of one field: beyond, the search is faster
-const FIELDS = FILTERS.filter((filter) => filter.choices.length <= CHOICES);
 
 const search = document.getElementById("search");
 const head = document.querySelector("#samples thead tr");
@@ -82,12 +80,12 @@ function problemCell(row) {
 
 function verdictCell(row) {
   const name = TABLE.verdicts[row.verdict] || STATUS[row.status];
-  return element("span", { class: `chip ${TONE[row.status]}` }, visible(name));
+  return element("span", { class: `chip ${TONE[row.status]}` }, ...breakable(name));
 }
 
 function matching() {
   const words = (state.get("q") || "").toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = FILTERS.filter((filter) => state.has(filter.name));
+  const wanted = FILTERS.filter((filter) => state.get(filter.name));
   return ROWS.filter(
     (row) =>
       words.every((word) => row.text.includes(word)) &&
@@ -133,7 +131,7 @@ function showHead() {
 function showPages(page, pages) {
   const to = (number) => () => {
     change({ page: number > 1 ? number : null });
-    document.getElementById("samples-title").scrollIntoView();
+    toTable();
   };
   const button = (text, number) =>
     element("button", { type: "button", onclick: to(number), disabled: number < 1 || number > pages }, text);
@@ -152,10 +150,22 @@ function showTable() {
   const scored = shown.filter((row) => row.reward !== null);
   const rate = scored.length ? scored.filter((row) => row.status === "passed").length / scored.length : 0;
   const number = (count) => count.toLocaleString("en");
+  const filtered = filters().length > 0;
   document.getElementById("count").textContent =
-    `${number(shown.length)} of ${number(ROWS.length)} samples` + (scored.length ? `, ${(rate * 100).toFixed(1)}% passed` : "");
+    `${filtered ? "Filtered: " : ""}${number(shown.length)} of ${number(ROWS.length)} samples` + (scored.length ? `, ${(rate * 100).toFixed(1)}% passed` : "");
+  document.getElementById("reset").hidden = !filtered;
+  document.querySelector(".filters summary").textContent = filtered ? `Filters: ${filters().length} on` : "Filters";
   showHead();
   showPages(page, pages);
+}
+
+/** What narrows the table down, by the names in the address. */
+function filters() {
+  return ["q", ...FILTERS.map((filter) => filter.name)].filter((name) => state.get(name));
+}
+
+function toTable() {
+  document.getElementById("samples-title").scrollIntoView();
 }
 
 function showControls() {
@@ -203,29 +213,38 @@ function show() {
   before.set("sample", "");
   const now = new URLSearchParams(state);
   now.set("sample", "");
-  if (`${before}` !== `${now}` || !head.children.length) {
+  const changed = `${before}` !== `${now}`;
+  if (changed || !head.children.length) {
     showControls();
     showTable();
   }
   showSample();
+  return changed;
 }
 
 function setUp() {
   const controls = document.getElementById("controls");
+  const fields = element("div", { class: "fields" });
   for (const filter of FIELDS) {
     const press = (event) => change({ [filter.name]: event.target.value, page: null });
     filter.select = element("select", { id: `filter-${filter.name}`, onchange: press },
       element("option", { value: "" }, "all"),
       ...filter.choices.map(([value, text]) => element("option", { value }, text)));
     const label = element("label", { for: filter.select.id }, filter.label);
-    controls.append(element("div", { class: "field" }, label, filter.select));
+    fields.append(element("div", { class: "field" }, label, filter.select));
   }
+  const folded = element("details", { class: "filters" }, element("summary", {}, "Filters"), fields);
+  const wide = matchMedia("(min-width: 48.01rem)"); // where page.css has no summary to fold them
+  const fold = () => (folded.open = wide.matches);
+  wide.addEventListener("change", fold);
+  fold();
+  controls.append(folded);
   const reset = () => {
     history.replaceState(null, "", "#");
     search.value = "";
     show();
   };
-  controls.append(element("button", { type: "button", onclick: reset }, "Reset"));
+  controls.append(element("button", { type: "button", id: "reset", onclick: reset }, "Clear filters"));
   controls.addEventListener("submit", (event) => event.preventDefault());
   search.addEventListener("input", () => change({ q: search.value, page: null }));
   dialog.addEventListener("close", () => state.has("sample") && change({ sample: null }));
@@ -234,8 +253,10 @@ function setUp() {
     const step = { ArrowLeft: "←", ArrowRight: "→" }[event.key];
     if (step && !event.target.closest("pre")) dialog.querySelector(`[data-step="${step}"]`).click();
   });
-  addEventListener("hashchange", show);
+  addEventListener("hashchange", () => show() && toTable());
+  for (const link of document.querySelectorAll("a.to-table")) link.addEventListener("click", toTable);
   show();
+  if (state.size) toTable();
 }
 
 setUp();

@@ -35,6 +35,12 @@ function clipped(text, longest) {
 }
 
 // Tokens of one sample: beyond, colours cost more time than they are worth.
+/** The text, which a line may break behind its slashes and underscores: names are long. */
+function breakable(text) {
+  const parts = visible(text).split(/(?<=[/_])/);
+  return parts.flatMap((part, place) => (place ? [element("wbr"), part] : [part]));
+}
+
 const COLOURED = 5_000;
 let coloured = 0;
 const TOKEN = new RegExp(
