@@ -48,7 +48,7 @@ class RecordReward(Protocol):
         value: Outcome | float | None,
         *,
         detail: str = "",
-        metadata: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str | float] | None = None,
     ) -> None: ...
 
 
@@ -201,15 +201,15 @@ def sample() -> int:
 def record_reward(request: pytest.FixtureRequest) -> RecordReward:
     """Records the item's reward, which makes it a sample: an outcome of ``grade``, or a number.
 
-    None says that the infrastructure failed. A second call replaces the first. ``metadata`` goes
-    with the sample, for ``--cwsandbox-group-by`` among others.
+    None says that the infrastructure failed. A second call replaces the first. ``metadata``
+    goes with the sample, numbers and bools as texts, for ``--cwsandbox-group-by`` among others.
     """
 
     def record(
         value: Outcome | float | None,
         *,
         detail: str = "",
-        metadata: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str | float] | None = None,
     ) -> None:
         recording.record(request.node, value, detail, metadata)
 

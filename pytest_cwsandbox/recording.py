@@ -6,11 +6,14 @@ report, ``report.cwsandbox``, carries what the controller needs; it crosses xdis
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, SupportsFloat
 
 import pytest
 
+from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.findings import Finding
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
 from pytest_cwsandbox.parametrize import Marked, marker
@@ -22,9 +25,9 @@ from pytest_cwsandbox.runs import journal, plan
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.plan import Planned
+from pytest_cwsandbox.runs.redaction import sample_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -134,9 +137,16 @@ def record(
     item: pytest.Item,
     value: Outcome | float | None,
     detail: str,
-    metadata: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str | float] | None = None,
 ) -> None:
-    """Note the item's reward; a later one replaces it. ``ValueError`` for NaN and infinity."""
+    """Note the item's reward; a later one replaces it.
+
+    Raises ``ValueError`` for NaN and infinity, ``ConfigurationError`` for metadata and details that
+    are no texts, and notes nothing then.
+    """
+    about = _texts(metadata)
+    if not isinstance(detail, str):
+        raise ConfigurationError(f"record_reward: detail must be a text, got {_kind(detail)}")
     recorded = of(item)
     if isinstance(value, Outcome):
         recorded.reward = value.reward
@@ -149,9 +159,9 @@ def record(
         recorded.verdict = Verdict.INFRASTRUCTURE_ERROR.value if value is None else ""
         recorded.detail = detail
     recorded.rewarded = True
-    lost = recorded.detail or "no reward was recorded"
+    lost = recorded.detail or "the test recorded None"
     recorded.infrastructure = lost if recorded.reward is None else ""
-    recorded.metadata = {**(metadata or {})}
+    recorded.metadata = about
     recorded.grader, recorded.completion, recorded.held_out = "", "", False
     for graded in recorded.graded:
         if value is not None and graded.outcome is value:
@@ -161,6 +171,29 @@ def record(
     _write(item, _entry(item, recorded, "graded"))
 
 
+def _texts(metadata: object) -> dict[str, str]:
+    """What the caller gave as metadata; numbers and bools become texts."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise ConfigurationError(
+            f"record_reward: metadata must be a dict of texts, got {_kind(metadata)}"
+        )
+    for name, value in metadata.items():
+        if not isinstance(name, str):
+            raise ConfigurationError(f"record_reward: metadata must have texts as keys: {name!r}")
+        if not isinstance(value, str | Real):
+            raise ConfigurationError(
+                f"record_reward: metadata[{name!r}] must be a text, a number or a bool, "
+                f"got {_kind(value)}"
+            )
+    return {str(name): str(value) for name, value in metadata.items()}
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
 def write_plan(session: pytest.Session) -> None:
     """Write down which samples were collected; the first process of the run does."""
     run = session.config.stash[RUN]
@@ -168,6 +201,8 @@ def write_plan(session: pytest.Session) -> None:
         return
     if session.testsfailed and not session.config.option.continue_on_collection_errors:
         return  # pytest runs nothing
+    if run.orphaned:
+        return  # the folder may by now be of a run that continues this one
     planned = []
     problems: dict[str, Problem] = {}
     tasks: dict[str, dict[str, object]] = {}
@@ -180,7 +215,8 @@ def write_plan(session: pytest.Session) -> None:
         if isinstance(goal, Task):
             tasks[goal.id] = asdict(goal)
         name = goal.id if goal else ""
-        planned.append(Planned(item.nodeid, group_of(item, goal), name, _number(item)))
+        node = sample_id(item.nodeid)
+        planned.append(Planned(node, group_of(item, goal), name, _number(item)))
     if not (planned or run.folder.is_dir()):  # it is there when a run is continued
         return
     try:
@@ -199,7 +235,8 @@ def trajectory_id(item: pytest.Item) -> str:
     """The id of the item's next trajectory: a test may roll out more than once."""
     recorded = of(item)
     recorded.rollouts += 1
-    return item.nodeid if recorded.rollouts == 1 else f"{item.nodeid}#{recorded.rollouts}"
+    name = sample_id(item.nodeid)
+    return name if recorded.rollouts == 1 else f"{name}#{recorded.rollouts}"
 
 
 def record_trajectory(item: pytest.Item, goal: Problem | Task, trajectory: Trajectory) -> None:
@@ -274,10 +311,17 @@ def _write(item: pytest.Item, entry: Entry) -> None:
     """Put what is known of the item into this process's journal.
 
     A disk that takes no more does not cost a reward: reports carry it too. The run's end says so.
+    Raises ``ConfigurationError`` for what no journal can hold.
     """
+    try:
+        Entry.from_json(entry.to_json())
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the sample cannot be written down: {error}") from None
     run = item.config.stash[RUN]
     if run.orphaned:
         return  # who continues the run does this item again
+    if not runs_tests(item.config):
+        return  # a fixture records before its test is left out
     item.stash[ATTEMPTS] = entry.attempt
     try:
         journal.append(run.folder, run.worker, entry)
@@ -319,7 +363,7 @@ def _sample(item: pytest.Item, recorded: Recorded) -> SampleRecord:
     reward = None if recorded.infrastructure else recorded.reward
     goal = goal_of(item)
     return SampleRecord(
-        id=item.nodeid,
+        id=sample_id(item.nodeid),
         group=group_of(item, goal),
         problem=recorded.problem or (goal.id if goal else ""),
         sample=_number(item),
@@ -355,7 +399,7 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
 
 def _number(item: pytest.Item) -> int:
     number = _parameters(item).get("sample")
-    return number if isinstance(number, int) else 0
+    return number if isinstance(number, int) and not isinstance(number, bool) else 0
 
 
 def goal_of(item: pytest.Item) -> Problem | Task | None:

@@ -59,3 +59,34 @@ def test_rates_by_metadata_and_pass_at_k_are_printed_and_written(
     assert summary["all"]["pass_at"] == {"1": 0.5, "2": 0.75, "8": None}
     assert summary["by"]["keys"] == ["difficulty", "level"]
     assert [group["passed"] for group in summary["by"]["groups"]] == [6, 2]
+
+
+TYPES = """
+import pytest
+
+def test_texts(record_reward):
+    record_reward(1.0, metadata={"level": 3, "hard": True, "share": 0.5, "kind": "x"})
+
+@pytest.mark.parametrize("given", [["x"], {"why": None}, {1: "x"}], ids=["list", "none", "key"])
+def test_refused(record_reward, given):
+    record_reward(0.2, metadata=given)
+"""
+
+
+def test_metadata_are_texts_and_anything_else_records_nothing(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile(test_types=TYPES)
+    result = run("--cwsandbox-report-dir=out")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines_random(
+        [
+            "test_types.py:8: cwsandbox: record_reward: metadata must be a dict of texts, got list",
+            "*metadata['why'] must be a text, a number or a bool, got NoneType",
+            "*metadata must have texts as keys: 1",
+        ]
+    )
+    [folder] = (pytester.path / "out").iterdir()
+    [sample] = map(json.loads, (folder / "samples.jsonl").read_text().splitlines())
+    told = {"level": "3", "hard": "True", "share": "0.5", "kind": "x"}
+    assert sample["metadata"] == told
