@@ -21,6 +21,9 @@ def extract_code(completion: str, entry_point: str) -> str | None:
     ``<answer>`` counts before one outside, and a text without blocks only if it defines the entry
     point. A tag or fence may be left open: the token limit cut it. A draft inside ``<think>`` is no
     answer.
+
+    What defines it is seen by its words at the start of a statement. The text is not parsed: a
+    parser can be made to take very long.
     """
     text = _answering(completion)
     blocks = _blocks(text)
@@ -101,13 +104,15 @@ def _opening(line: str) -> str:
 def _defines(code: str, name: str) -> int:
     """2 if the code defines the name at its top level, 1 if somewhere deeper, 0 if not at all."""
     word = re.escape(name) if name else r"\w+"
+    assignment = rf"{word}[ \t]*(?::[^=;\n]*)?=(?!=)"
     binding = "|".join(
         (
             rf"(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b",
-            rf"{word}[ \t]*(?::[^=\n]*)?=(?!=)",
+            assignment,
             rf"from[ \t][^\n]{{1,200}}?\bimport\b[^\n]{{1,200}}?\b{word}\b",
+            rf"import[ \t][^\n]{{1,200}}?\bas[ \t]+{word}\b",
         )
     )
-    if re.search(rf"^(?:{binding})", code, re.MULTILINE):
+    if re.search(rf"^(?:{binding})|;[ \t]*{assignment}", code, re.MULTILINE):
         return 2
     return 1 if re.search(rf"^[ \t]+(?:{binding})", code, re.MULTILINE) else 0

@@ -63,6 +63,9 @@ def test_the_answer_is_found(completion: str) -> None:
         ("f: Callable = print", "f"),
         ("from math import gcd as f", "f"),
         ("@cache\ndef f(): ...", "f"),
+        ("def f(): pass", "f"),
+        ("import math; f = math.gcd", "f"),
+        ("import operator as f", "f"),
     ],
 )
 def test_code_without_marks_counts_if_it_defines_the_entry_point(code: str, name: str) -> None:
@@ -71,7 +74,8 @@ def test_code_without_marks_counts_if_it_defines_the_entry_point(code: str, name
 
 
 @pytest.mark.parametrize(
-    "completion", ["", "  \n", "Sorry", "add is easy: a + b", "```\n```", "add(1, 2)"]
+    "completion",
+    ["", "  \n", "Sorry", "yes", "None", "add", "add is easy: a + b", "```\n```", "add(1, 2)"],
 )
 def test_a_text_without_code_is_no_answer(completion: str) -> None:
     assert extract_code(completion, "add") is None
@@ -98,6 +102,11 @@ def test_code_without_the_entry_point_is_still_code() -> None:
         "<answer>```\n",
         "</think>",
         "\t\n",
+        "add;",
+        ";add:",
+        "; ",
+        "import as ",
+        "import as\n",
     ],
 )
 def test_a_hostile_text_takes_no_time(part: str) -> None:
