@@ -24,6 +24,7 @@ from pytest_cwsandbox.provenance import RunFile, hide_secrets
 from pytest_cwsandbox.reports.junit import Junit
 from pytest_cwsandbox.reports.progress import Progress
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
+from pytest_cwsandbox.runs import location
 from pytest_cwsandbox.runs.identity import RUN, Run
 from pytest_cwsandbox.runs.lock import FolderLock
 from pytest_cwsandbox.settings import SETTINGS, Settings
@@ -103,6 +104,8 @@ def _prepare(config: pytest.Config, settings: Settings) -> str:
         from pytest_cwsandbox.rollouts.tasks import load_tasks
 
         load_tasks(settings.tasks, limit=settings.limit)
+    if not settings.resume:
+        location.check(settings.report_dir)
     lines = backend.check(settings.backend_options)
     model = settings.model.model
     if is_scripted(model):

@@ -80,3 +80,39 @@ def test_a_run_whose_problems_have_changed_stays_as_it_was(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*cannot be continued*"])
     assert content(folder) == before
+
+
+# A folder of runs that cannot be written
+
+
+@pytest.mark.parametrize("place", ["a-file", "a-file/runs", "/proc/runs"])
+def test_a_report_dir_that_cannot_be_written_is_said_before_anything_runs(
+    pytester: pytest.Pytester, run: Run, place: str
+) -> None:
+    (pytester.path / "a-file").touch()
+    pytester.makepyfile("def test_plain(): print('it ran')")
+    result = run("-s", f"--cwsandbox-report-dir={place}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (said,) = (line for line in result.stderr.lines if line.startswith("ERROR"))
+    assert f"{place}: cannot be written: " in said
+    assert said.endswith("; choose another folder with --cwsandbox-report-dir")
+    result.stdout.no_fnmatch_line("*it ran*")
+
+
+def test_a_report_dir_is_made_by_the_run_that_records_something(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile("def test_plain(): pass")
+    assert run("--cwsandbox-report-dir=not/yet/there").ret == 0
+    assert not (pytester.path / "not").exists()
+
+
+def test_samples_need_a_folder_also_where_no_option_is_given(pytester: pytest.Pytester) -> None:
+    (pytester.path / ".cwsandbox").touch()
+    pytester.makepyfile("def test_plain(): pass")
+    assert pytester.runpytest_subprocess("-n0").ret == 0
+    pytester.makepyfile(test_it=SAMPLES)
+    result = pytester.runpytest_subprocess("-n0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: the results could not be written to *: Not a directory;*"])
+    result.stdout.no_fnmatch_line("* passed*")

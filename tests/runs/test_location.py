@@ -96,5 +96,5 @@ def test_a_run_file_that_cannot_be_read_hides_no_run(runs: Path) -> None:
 def test_where_there_is_no_run_that_is_said(runs: Path) -> None:
     with pytest.raises(UserError, match=r"^\.cwsandbox/runs: no runs here; give the path"):
         locate("latest")
-    with pytest.raises(UserError, match="^missing: no such file or folder, and no run in"):
+    with pytest.raises(UserError, match=r"^missing: no such file or folder, and no run in"):
         locate("missing")
