@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.provenance import Provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import FrameType
 
     from pytest_cwsandbox.backend import BackendOptions
     from pytest_cwsandbox.grading import ExitCodeGrader, Grader
@@ -100,13 +102,7 @@ def rescore_run(
             f"{folder}: nothing can be graded again: {counted(Counter(reasons.values()))}"
         )
     now = _provenance(folder, output, how, command, warn)
-    try:
-        output.mkdir(parents=True)
-    except FileExistsError:
-        raise UserError(f"{output}: exists; name another folder with -o") from None
-    except OSError as error:
-        raise UserError(f"{output}: cannot be made: {error.strerror}") from error
-    try:
+    with _stopped_like_ctrl_c(), _unfinished(output) as part:
         fit = [entry.record for name, entry in entries.items() if name not in reasons]
         graded = [
             (record, _regraded(record, outcome, held_out=how.held_out))
@@ -114,11 +110,49 @@ def rescore_run(
         ]
         rescored = Rescored(output, tuple(graded), Counter(reasons.values()))
         latest = entries | {new.id: _entry(new) for _, new in graded}
-        _write(folder, rescored, latest.values(), now)
-    except BaseException:
-        shutil.rmtree(output)
-        raise
+        _write(folder, part, rescored, latest.values(), now)
     return rescored
+
+
+@contextmanager
+def _unfinished(output: Path) -> Iterator[Path]:
+    """A folder beside the output that gets its name at the end, and is gone after any stop."""
+    if os.path.lexists(output):
+        raise UserError(f"{output}: exists; name another folder with -o")
+    part = output.with_name(f"{output.name}.{os.getpid()}.part")
+    missing = [each for each in part.parents if not each.exists()]
+    try:
+        try:
+            part.mkdir(parents=True)
+        except OSError as error:
+            raise UserError(f"{output}: cannot be made: {error.strerror}") from error
+        yield part
+        try:
+            part.rename(output)
+        except OSError as error:  # another rescoring was quicker
+            raise UserError(f"{output}: cannot be made: {error.strerror}") from error
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        for each in missing:
+            with suppress(OSError):  # others may have put something there
+                each.rmdir()
+        raise
+
+
+@contextmanager
+def _stopped_like_ctrl_c() -> Iterator[None]:
+    """Let the signals that end a process raise what Ctrl-C does, so that it can clean up."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        interrupted = signal.getsignal(signal.SIGINT)  # asyncio has its own while it runs
+        (interrupted if callable(interrupted) else signal.default_int_handler)(number, frame)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def counted(reasons: Mapping[str, int]) -> str:
@@ -277,8 +311,12 @@ def _entry(record: SampleRecord) -> Entry:
     return Entry(record, "lost" if record.reward is None else "ended")
 
 
-def _write(folder: Path, rescored: Rescored, entries: Iterable[Entry], now: Provenance) -> None:
-    output = rescored.folder
+def _write(
+    folder: Path, output: Path, rescored: Rescored, entries: Iterable[Entry], now: Provenance
+) -> None:
+    # First of all: samples without it would be those of a test run.
+    status = INCONCLUSIVE if rescored.lost else 0
+    provenance.write(output, replace(now, ended=provenance.now(), exit_status=status))
     planned = plan.read(folder)
     plan.write(output, planned.values(), plan.read_problems(folder), plan.read_tasks(folder))
     entries = list(entries)
@@ -293,5 +331,3 @@ def _write(folder: Path, rescored: Rescored, entries: Iterable[Entry], now: Prov
             retries=sum(new.retries for _, new in rescored.graded),
         ),
     )
-    status = INCONCLUSIVE if rescored.lost else 0
-    provenance.write(output, replace(now, ended=provenance.now(), exit_status=status))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +16,12 @@ from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 from pytest_cwsandbox.runs.location import locate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_cwsandbox.rescore import Rescored
 
 LISTED = 10
+STOPPED = 130  # as shells have it for Ctrl-C
 
 
 @click.command()
@@ -70,7 +74,7 @@ def rescore(  # noqa: PLR0913 - one parameter per option
 
     RUN is a run's folder, its id under .cwsandbox/runs, or "latest". Writes a new run beside it.
     Exit code 0; 75 when a grade was lost to infrastructure (its reward is null); 2 for a run that
-    cannot be read or graded.
+    cannot be read or graded; 130 when it was stopped, which leaves nothing.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -82,7 +86,7 @@ def rescore(  # noqa: PLR0913 - one parameter per option
     if memory_limit is not None and (memory := read_size(memory_limit)) is None:
         raise click.BadParameter(SIZE_WANTED, param_hint="--memory-limit")
     console = Console(stderr=True)
-    with users_mistakes():
+    with users_mistakes(), _stoppable():
         folder = locate(run)
         how = Rescoring(
             BackendOptions(backend, auth or "", base_url, image),
@@ -105,6 +109,15 @@ def rescore(  # noqa: PLR0913 - one parameter per option
             )
     _show(rescored)
     sys.exit(INCONCLUSIVE if rescored.lost else 0)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("stopped: nothing was written", err=True)
+        sys.exit(STOPPED)
 
 
 def _show(rescored: Rescored) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.problems import Problem, load
@@ -19,8 +23,6 @@ from tests.test_grade_command import without_account
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    import pytest
 
 INCONCLUSIVE = 75
 HELD_OUT = Problem(
@@ -208,3 +210,31 @@ def test_what_cannot_be_rescored_is_one_line(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert said in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_of_a_rescoring_that_was_stopped(
+    tmp_path: Path, stop: signal.Signals
+) -> None:
+    sleeps = "import time\ntime.sleep(600)\n"
+    run = written(tmp_path / "run", [], record("s", 1.0, "exit_code", sleeps, problem=""))
+    before = sorted(tmp_path.rglob("*"))
+    output = tmp_path / "deep" / "er" / "out"
+    command = [sys.executable, "-m", "pytest_cwsandbox", "rescore", str(run), "-o", str(output)]
+    with subprocess.Popen(
+        [*command, "--wall-limit=600"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=without_account(),
+    ) as child:
+        while not list(output.parent.glob("out.*.part")):
+            assert child.poll() is None
+            time.sleep(0.05)
+        assert not output.exists()
+        child.send_signal(stop)
+        _, said = child.communicate()
+    # Python itself ends like this where Ctrl-C meets an import; to a shell both are 130.
+    assert child.returncode in {130, -signal.SIGINT}
+    assert said.endswith("stopped: nothing was written\n")
+    assert sorted(tmp_path.rglob("*")) == before
