@@ -102,7 +102,7 @@ def test_fenced_blocks_of_an_answer_stand_by_themselves(
     show(page, "square")
     code = page.locator("dialog section", has=page.get_by_role("heading", name="Code"))
 
-    assert [text.strip() for text in code.locator(":scope > pre").all_inner_texts()] == blocks
+    assert [text.rstrip() for text in code.locator(":scope > pre").all_inner_texts()] == blocks
 
 
 @pytest.mark.parametrize("piece", ["```x\n", "```\na\n```\n"])

@@ -58,7 +58,7 @@ function partsOf(text) {
       if (open < 0) open = line;
       else if (/^`{3}[ \t\r]*$/.test(text.slice(line, end))) {
         parts.push({ text: text.slice(start, open) }, { text: text.slice(open, end), fenced: true });
-        [start, open] = [end, -1];
+        [start, open] = [end + 1, -1];
       }
     }
     line = end + 1;
