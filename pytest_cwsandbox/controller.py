@@ -75,7 +75,7 @@ class Controller:
         self._skipped: set[str] = set()
         self._retries: dict[str, int] = {}  # of checks
         self._replayed: set[str] = set()
-        self._failed = False  # something failed that is neither infrastructure nor data
+        self._lost_reports = 0  # of the failures that pytest counts
         self._decision = Decision(missed=False, inconclusive=False, lines=())
         self._summary = summarise_run(run.id, ())
         self._swept: list[str] = []
@@ -100,9 +100,7 @@ class Controller:
 
     # Counting
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self._failed = self._failed or report.failed
-
+    @pytest.hookimpl(tryfirst=True)  # as pytest's own counting, before anybody changes the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         told = told_by(report)
         self._note_failure(report, told)
@@ -136,8 +134,8 @@ class Controller:
             self._lost[node] = told["detail"]
         elif self._died(report):
             self._lost[node] = "the worker process died while it ran this item"
-        elif report.failed:
-            self._failed = True
+        if told.get("status") == "infra" or self._died(report):
+            self._lost_reports += report.failed and not hasattr(report, "wasxfail")
         if report.when == "setup":  # of another attempt, where items are run again
             self._entries.pop(node, None)
             if told.get("status") != "infra":
@@ -160,6 +158,8 @@ class Controller:
             return "low reward", "r", "LOW REWARD"
         if "replayed" in told and report.passed and report.when == "call":
             return "replayed", "p", "REPLAYED"
+        if report.passed and report.when == "call" and report.nodeid in self._lost:
+            return "", "", ""  # a subtest was lost, and has said so: the item has not failed
         return None
 
     # The verdict
@@ -171,23 +171,34 @@ class Controller:
         except pytest.UsageError:  # nothing ran
             raise
         except session.Failed:  # -x: the run ends as one that failed, and not with pytest's own 2
-            self._conclude(session, finished=True)
+            self._conclude(session, finished=self._ran_all(session))
             raise
         except KeyboardInterrupt:  # xdist's word for -x too
-            only_lost = session.shouldfail and self._lost and not self._failed
-            self._conclude(session, finished=bool(only_lost))
+            only_lost = session.shouldfail and self._only_lost(session)
+            self._conclude(session, finished=bool(only_lost) and self._ran_all(session))
             if only_lost:
                 raise session.Failed(session.shouldfail) from None
             raise
         except BaseException:
             self._conclude(session, finished=False)
             raise
-        self._conclude(session, finished=True)
+        # Workers that died and were not replaced leave items without an exception.
+        self._conclude(session, finished=not self._lost or self._ran_all(session))
         return result
 
+    def _only_lost(self, session: pytest.Session) -> bool:
+        """Whether all that pytest counts as failed, and so all plugins do, was lost."""
+        return 0 < self._lost_reports == session.testsfailed
+
+    def _ran_all(self, session: pytest.Session) -> bool:
+        return len(self._checks.keys() | self._skipped) >= session.testscollected
+
     def _conclude(self, session: pytest.Session, *, finished: bool) -> None:
+        if not runs_tests(session.config):
+            self._entries.clear()
+            return
         self._complete()
-        self._judge(judged=runs_tests(session.config), finished=finished)
+        self._judge(finished=finished and not self._missing)
         if self._decision.missed:
             session.testsfailed += 1  # pytest then ends with exit code 1
 
@@ -222,10 +233,15 @@ class Controller:
         self._entries = {node: self._entries[node] for node in in_order}
         self._say_what_is_missing()
 
+    @property
+    def _missing(self) -> int:
+        """How many samples did not run that were to."""
+        ran = self._entries.keys() | self._checks.keys() | self._skipped
+        return len(self._planned.keys() - ran)
+
     def _say_what_is_missing(self) -> None:
         planned = self._planned.keys()
-        ran = self._entries.keys() | self._checks.keys() | self._skipped
-        if missing := len(planned - ran):
+        if missing := self._missing:
             self._say(
                 f"{missing} of {len(planned)} planned samples did not run; continue with "
                 f"--cwsandbox-resume={self._run.id}"
@@ -234,7 +250,7 @@ class Controller:
         if kept and self._settings.resume:
             self._say(f"{kept} samples of the journal are not selected now; they are kept")
 
-    def _judge(self, *, judged: bool, finished: bool) -> None:
+    def _judge(self, *, finished: bool) -> None:
         records = [entry.record for entry in self._entries.values()]
         settings = self._settings
         self._summary = summarise_run(
@@ -246,7 +262,7 @@ class Controller:
             planned=len(self._planned.keys() | self._entries.keys()) if self._planned else 0,
             retries=sum(record.retries for record in records) + sum(self._retries.values()),
         )
-        if not records and not (settings.gated and judged):
+        if not records and not settings.gated:
             return
         if finished:
             groups = {planned.group for planned in self._planned.values()}
@@ -258,12 +274,12 @@ class Controller:
     @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: before the terminal's summary
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
-        only_lost = session.exitstatus == pytest.ExitCode.TESTS_FAILED and not (
-            self._failed or self._decision.missed
-        )
-        if only_lost or session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = INCONCLUSIVE if self._decision.inconclusive else 0
         self.sweep([tags.run_tag(self._run.id)])
+        if not runs_tests(session.config):
+            return result
+        failed = session.exitstatus == pytest.ExitCode.TESTS_FAILED
+        if (failed and self._only_lost(session)) or session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = INCONCLUSIVE if self._decision.inconclusive else 0
         try:
             self._write(int(session.exitstatus))
         except OSError as error:

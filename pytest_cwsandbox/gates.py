@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.recording import runs_tests
 from pytest_cwsandbox.runs import baseline, journal, plan
 from pytest_cwsandbox.runs.comparison import compare
 from pytest_cwsandbox.runs.gate import decide
@@ -38,7 +39,7 @@ class RunGates:
     @classmethod
     def of(cls, config: pytest.Config, settings: Settings, run: Run) -> Self:
         """Read the baseline, before anything runs; raises ``pytest.UsageError`` if that fails."""
-        if settings.baseline is None or config.option.collectonly or config.option.help:
+        if settings.baseline is None or config.option.help or not runs_tests(config):
             return cls(settings, run, None)
         try:
             return cls(settings, run, baseline.read(settings.baseline))
@@ -53,7 +54,7 @@ class RunGates:
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
-        if session.items and not session.config.option.collectonly:  # xdist's controller has none
+        if session.items and runs_tests(session.config):  # xdist's controller has none
             self._check([item.nodeid for item in session.items])
         return result
 

@@ -55,9 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     lock, notes = FolderLock(), list[str]()
     config.add_cleanup(lock.release)
-    run = config.stash[RUN] = _run(settings, lock, notes)
+    run = config.stash[RUN] = _run(config, settings, lock, notes)
     _replay(config, settings)
-    if not (config.option.collectonly or config.option.help):
+    if recording.runs_tests(config) and not config.option.help:
         config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
     if settings.explicit and not (config.option.collectonly or config.option.help):
         try:
@@ -74,9 +74,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(XdistHooks(controller, run), "cwsandbox-xdist")
 
 
-def _run(settings: Settings, lock: FolderLock, notes: list[str]) -> Run:
-    """A new run, or the one to be continued, whose folder is then locked."""
-    if not settings.resume:
+def _run(config: pytest.Config, settings: Settings, lock: FolderLock, notes: list[str]) -> Run:
+    """A new run, or the one to be continued, whose folder is then locked.
+
+    What only shows what a run would do continues none, and so leaves its files as they are.
+    """
+    if not (settings.resume and recording.runs_tests(config)):
         return Run.new(settings.report_dir)
     try:
         folder = resume.reopen(settings.resume, settings.report_dir, lock, notes.append)
@@ -86,7 +89,7 @@ def _run(settings: Settings, lock: FolderLock, notes: list[str]) -> Run:
 
 
 def _replay(config: pytest.Config, settings: Settings) -> None:
-    if settings.resume:
+    if settings.resume and recording.runs_tests(config):
         replay = resume.Replay(config.stash[RUN].folder)
         config.pluginmanager.register(replay, "cwsandbox-replay")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 KIND = "pytest-cwsandbox baseline"
+HUGE = 300  # digits; a float holds 308
 REMEDY = "write one with `pytest-cwsandbox baseline RUN -o PATH`"
 
 
@@ -66,16 +68,18 @@ def write(file: Path, baseline: Baseline) -> None:
 def read(file: Path) -> Baseline:
     """Read what ``write`` wrote; raises ``ProblemFileError`` for anything else."""
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(file.read_bytes(), object_pairs_hook=_once, parse_int=_number)
     except OSError as error:
         raise ProblemFileError(f"{file}: cannot be read: {error.strerror}; {REMEDY}") from error
+    except _TwiceError as error:
+        raise ProblemFileError(f"{file}: no baseline, {error} is there twice; {REMEDY}") from None
     except (ValueError, RecursionError) as error:
         raise ProblemFileError(f"{file}: no baseline, not valid JSON: {error}; {REMEDY}") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise ProblemFileError(f'{file}: no baseline, it has no "kind": "{KIND}"; {REMEDY}')
     schema = content.get("schema")
-    if schema != SCHEMA:
-        newer = isinstance(schema, int) and schema > SCHEMA
+    if type(schema) is not int or schema != SCHEMA:
+        newer = type(schema) is int and schema > SCHEMA
         raise ProblemFileError(
             f"{file}: schema {schema!r:.20}, and this version of pytest-cwsandbox reads schema "
             f"{SCHEMA}: {'upgrade it' if newer else REMEDY}"
@@ -83,6 +87,9 @@ def read(file: Path) -> Baseline:
     groups = content.get("groups")
     if not (isinstance(groups, dict) and all(isinstance(of, dict) for of in groups.values())):
         raise ProblemFileError(f'{file}: "groups" must hold the samples of each; {REMEDY}')
+    ids = [name for of in groups.values() for name in of]
+    if twice := next((name for name, times in Counter(ids).items() if times > 1), None):
+        raise ProblemFileError(f'{file}: sample "{twice}" is in two groups; {REMEDY}')
     origin = {k: v for k, v in content.items() if k in {"run", "model", "date"}}
     return Baseline(
         {name: str(value) for name, value in origin.items()},
@@ -92,6 +99,22 @@ def read(file: Path) -> Baseline:
             for name, row in of.items()
         ),
     )
+
+
+class _TwiceError(ValueError):
+    """An object has this name twice; JSON's own reader would take the later, and not say so."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = Counter(name for name, _ in pairs)
+    if twice := next((name for name, times in names.items() if times > 1), None):
+        raise _TwiceError(f'"{twice}"')
+    return dict(pairs)
+
+
+def _number(digits: str) -> float:
+    """An integer as it stands, or infinity for one that no float holds: no reward is."""
+    return int(digits) if len(digits) < HUGE else float(digits)
 
 
 def _record(file: Path, group: str, name: str, row: object) -> SampleRecord:

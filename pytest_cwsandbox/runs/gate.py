@@ -56,9 +56,9 @@ class Decision:
     lines: tuple[str, ...]
 
 
-# pytest's own exit codes, such as that of Ctrl-C, say that the run did not get to its end.
+# Where pytest's own exit codes, such as that of Ctrl-C, do not say that it did not get to its end.
 UNFINISHED = Decision(
-    missed=False, inconclusive=False, lines=("gates: the run was cut short: not judged",)
+    missed=False, inconclusive=True, lines=("gates: the run was cut short: not judged",)
 )
 
 
@@ -85,9 +85,10 @@ def decide(
             named = f"{gate} of {name}" if name else gate
             wanted = thresholds.groups[name] if name else thresholds.pooled or 0.0
             if of is None:
-                said.append((f"{named}: not in this run", "not judged"))
+                said.append((f"{named}: not in this run", _lost(pooled)))
             elif not of.samples:
-                said.append((f"{named}: no sample has a reward", _nothing_shown(of)))
+                word = _lost(pooled) if of.infrastructure_errors else "MISSED"
+                said.append((f"{named}: no sample has a reward", word))
             else:
                 line, holds = judge(of, wanted)
                 said.append((f"{named}: {line}", "met" if holds else "MISSED"))
@@ -141,16 +142,17 @@ def _lower(of: GroupSummary, wanted: float) -> tuple[str, bool]:
 def _compared(comparison: Comparison, pooled: GroupSummary, alpha: float) -> tuple[str, Word]:
     of = comparison.pooled
     if of.p_value is None:
-        return "baseline gate: no sample in common", _nothing_shown(pooled)
+        return "baseline gate: no sample in common", _lost(pooled) if comparison.lost else "MISSED"
     p_value, level = _apart(of.p_value, alpha, "{:.{}g}")
     passed = f"{of.before} of {of.pairs} samples passed before, {of.after} now"
     line = f"baseline gate: {passed} (p {p_value}, significant below {level})"
     return line, "MISSED" if of.regressed(alpha) else "met"
 
 
-def _nothing_shown(of: GroupSummary) -> Word:
-    """Where samples were lost, infrastructure is the reason; else nothing was shown."""
-    return "not judged" if of.infrastructure_errors else "MISSED"
+def _lost(pooled: GroupSummary) -> Word:
+    """Of what was lost nothing can be said; where all was, nothing of the run, even if allowed."""
+    all_of_it = pooled.infrastructure_errors and not pooled.samples
+    return "INCONCLUSIVE" if all_of_it else "not judged"
 
 
 def _apart(value: float, limit: float, form: str = "{:.{}%}", digits: int = 2) -> tuple[str, str]:

@@ -97,11 +97,43 @@ def test_a_group_of_the_ini_file_may_be_missing_from_a_run_of_one_file() -> None
     ("lost", "word"), [(False, "MISSED"), (True, "not judged")], ids=["all there", "lost"]
 )
 def test_a_baseline_with_no_sample_in_common_shows_nothing(lost: bool, word: str) -> None:  # noqa: FBT001 - a parameter of the test
-    now = samples("toy/b", [None if lost else 1.0])
+    there = samples("toy/b", [1.0])
+    now = there + samples("toy/a", [None]) if lost else there
     compared = compare(samples("toy/a", [1.0]), now, names=("a", "b"))
     gates = Gates(max_infra_rate=1)
     decision = decide(by_group(now), summarise("all", now), gates, compared)
     assert decision.lines[-1] == f"baseline gate: no sample in common: {word}"
+
+
+def test_a_baseline_of_another_suite_is_missed_though_an_unrelated_sample_was_lost() -> None:
+    now = samples("toy/b", [1.0, None])
+    compared = compare(samples("toy/a", [1.0]), now, names=("a", "b"))
+    decision = decide(by_group(now), summarise("all", now), Gates(max_infra_rate=1), compared)
+    assert decision.lines[-1] == "baseline gate: no sample in common: MISSED"
+    assert decision.missed
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [
+        Thresholds(0.0),
+        Thresholds(groups={"toy/a": 0.0}),
+        Thresholds(groups={"toy/elsewhere": 0.0}, lenient=True),
+    ],
+    ids=["pooled", "group", "ini file"],
+)
+def test_a_gated_run_of_which_everything_was_lost_is_never_good(gates: Thresholds) -> None:
+    lost = samples("toy/a", [None, None])
+    for decision in (
+        judged(lost, Gates(pass_rate=gates, max_infra_rate=1)),
+        judged(lost, Gates(pass_rate_lower=gates, max_infra_rate=1)),
+    ):
+        assert [line.rpartition(": ")[2] for line in decision.lines] == [
+            "tolerated",
+            "INCONCLUSIVE",
+        ]
+        assert decision.inconclusive
+        assert not decision.missed
 
 
 @pytest.mark.parametrize(("worse", "word"), [(5, "MISSED"), (4, "met")])
@@ -175,19 +207,24 @@ def _controller(
 
 def _ended(controller: Controller, records: Sequence[SampleRecord], *, failing: bool) -> int:
     """The exit code of a run of which pytest told the controller this much."""
-    failed = failing
+    failed = int(failing)
     for record in records:
         told = {"sample": Entry(record, "lost" if record.reward is None else "ended").to_json()}
         if record.reward is None:
-            failed = True
+            failed += 1
             lost = {"status": "infra", "detail": "gone"}
             controller.pytest_runtest_logreport(_report(record.id, "call", "failed", lost))
+        else:
+            controller.pytest_runtest_logreport(_report(record.id, "call", "passed", {}))
         controller.pytest_runtest_logreport(_report(record.id, "teardown", "passed", told))
     if failing:
         controller.pytest_runtest_logreport(_report("test_it.py::test_check", "call", "failed", {}))
     option = SimpleNamespace(collectonly=False, setuponly=False, setupplan=False)
     session = SimpleNamespace(
-        testsfailed=int(failed), config=SimpleNamespace(option=option), Failed=pytest.Session.Failed
+        testsfailed=failed,
+        testscollected=len(records) + failing,
+        config=SimpleNamespace(option=option),
+        Failed=pytest.Session.Failed,
     )
     _drive(controller.pytest_runtestloop(session))  # type: ignore[arg-type]  # all it asks for
     session.exitstatus = 1 if session.testsfailed else 0
