@@ -123,15 +123,17 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two that are compared."""
+    """One of the two that are compared; ``report`` is where its page would be."""
 
     name: str
     records: tuple[SampleRecord, ...]
     problems: Mapping[str, Problem]
+    report: Path | None = None
 
 
 def _open(name: str) -> _Side:
     """A run or a baseline file; raises ``UserError`` for what is neither."""
+    from pytest_cwsandbox.reports.html import REPORT
     from pytest_cwsandbox.runs import baseline as baselines
     from pytest_cwsandbox.runs import journal, plan
     from pytest_cwsandbox.runs.location import locate
@@ -142,7 +144,7 @@ def _open(name: str) -> _Side:
     records = tuple(entry.record for entry in journal.read(place, warn).values())
     folder = place if place.is_dir() else place.parent
     shown = place.name if name == "latest" else name
-    return _Side(shown, records, plan.read_problems(folder, warn))
+    return _Side(shown, records, plan.read_problems(folder, warn), folder / REPORT)
 
 
 def _write_html(
@@ -157,6 +159,7 @@ def _write_html(
             earlier.records,
             later.records,
             problems={**earlier.problems, **later.problems},
+            reports=(earlier.report, later.report),
             alpha=alpha,
         )
     except OSError as error:

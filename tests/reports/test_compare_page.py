@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from pytest_cwsandbox.cli import main
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.reports.html.comparison import write_comparison
+from pytest_cwsandbox.runs import journal
 from pytest_cwsandbox.runs.comparison import compare
+from pytest_cwsandbox.runs.journal import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,10 +84,12 @@ def test_it_says_how_both_runs_did_and_how_sure_the_difference_is(
         "-33.3",
         "2 / 1",
     ]
+    assert "regressed / improved of 4 in 2 groups" in page.inner_text(".tiles")
     rows = [row.split("\t") for row in texts(page, "tbody tr")]
     assert [row[:5] for row in rows] == [
         ["mbpp/agent", "8", "75.0%", "37.5%", "-37.5"],
         ["mbpp/other", "1", "100.0%", "100.0%", "+0.0"],
+        ["all", "9", "77.8%", "44.4%", "-33.3"],
     ]
 
 
@@ -93,8 +99,8 @@ def test_every_group_of_either_run_has_its_rates_drawn(
     page = opened(written)
 
     names = [name for name in texts(page, ".chart-name") if name]
-    assert names == ["mbpp/agent", "mbpp/new", "mbpp/other"]
-    assert page.locator(".dot").count() == 5  # the new group has no earlier rate
+    assert names == ["mbpp/agent", "mbpp/new", "mbpp/other", "all"]
+    assert page.locator(".dot").count() == 7  # the new group has no earlier rate
     assert "2 regressed, 1 unchanged, 1 improved" in texts(page, "figcaption")
 
 
@@ -141,6 +147,26 @@ def test_it_fits_the_screen(written: Path, opened: Callable[[Path], Page], width
     page.locator("details.flip summary").first.click()
 
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("option", ["-o", "--output", "--html"])
+def test_the_command_writes_a_page_that_links_to_those_of_both_runs(
+    tmp_path: Path, opened: Callable[[Path], Page], option: str
+) -> None:
+    before, after = tmp_path / "runs" / "be #1", tmp_path / "runs" / "after"
+    for folder in (before, after):
+        journal.append(folder, "main", Entry(sample("a", 0, 1.0), "ended", ending="passed"))
+    (before / "report.html").write_text("<title>the earlier run</title>")
+    target = tmp_path / "pages" / "compare.html"
+
+    args = ["compare", str(before), str(after), option, str(target)]
+    done = CliRunner().invoke(main, args)
+
+    assert done.exit_code == 0, done.output
+    page = opened(target)
+    [link] = page.locator("h1 a").all()
+    assert link.get_attribute("href") == "../runs/be%20%231/report.html"
+    assert link.inner_text() == str(before)
 
 
 def test_runs_without_a_common_sample_are_said_to_have_none(

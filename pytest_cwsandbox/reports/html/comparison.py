@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from pytest_cwsandbox.reports.html import document
 from pytest_cwsandbox.reports.html.charts import RateBar, flips_chart, rates_chart
 from pytest_cwsandbox.runs.lines import natural
-from pytest_cwsandbox.runs.statistics import by_group
+from pytest_cwsandbox.runs.statistics import by_group, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.runs.comparison import Comparison, Flip
 
+ALL = "all"
 LISTED = 500  # ids that only one run has
 LONGEST = 20_000  # characters of a text; the run's files hold all
 
@@ -49,11 +52,13 @@ def write_comparison(
     after: Sequence[SampleRecord],
     *,
     problems: Mapping[str, Problem] = MappingProxyType({}),
+    reports: tuple[Path | None, Path | None] = (None, None),
     alpha: float = 0.05,
 ) -> Path:
     """Write the page of ``found``, the comparison of these samples.
 
-    ``problems`` by id give the prompts where they are known. A sample of a baseline file has no
+    ``problems`` by id give the prompts where they are known; ``reports`` are the pages of both
+    runs, which are linked where they exist. A sample of a baseline file has no
     completion; the page then shows what it has.
     """
     earlier = {record.id: record for record in before}
@@ -64,6 +69,8 @@ def write_comparison(
         {
             "found": found,
             "alpha": alpha,
+            "links": [_link(report, output) for report in reports],
+            "problems": len(_compared(earlier, later)),
             "rates": _rates(before, after),
             "flips": _flips_chart(found, earlier, later),
             "changed": [
@@ -90,8 +97,12 @@ def _rates(before: Sequence[SampleRecord], after: Sequence[SampleRecord]) -> Mar
     """All samples of both runs by group, also those that only one of them has."""
     earlier = {group.group: group for group in by_group(before)}
     later = {group.group: group for group in by_group(after)}
+    names = sorted(earlier.keys() | later.keys())
+    if len(names) > 1:
+        earlier[ALL], later[ALL] = summarise(ALL, before), summarise(ALL, after)
+        names.append(ALL)
     rows = []
-    for name in sorted(earlier.keys() | later.keys()):
+    for name in names:
         then = RateBar.of(earlier[name]) if name in earlier else RateBar(name, None)
         now = RateBar.of(later[name]) if name in later else RateBar(name, None)
         rows.append(RateBar(name, now.rate, now.interval, now.passed, now.samples, then))
@@ -101,13 +112,27 @@ def _rates(before: Sequence[SampleRecord], after: Sequence[SampleRecord]) -> Mar
 def _flips_chart(
     found: Comparison, earlier: Mapping[str, SampleRecord], later: Mapping[str, SampleRecord]
 ) -> Markup:
-    pairs = {
+    regressed, improved = len(found.regressed), len(found.improved)
+    unchanged = len(_compared(earlier, later)) - regressed - improved
+    return flips_chart(regressed, improved, unchanged)
+
+
+def _compared(
+    earlier: Mapping[str, SampleRecord], later: Mapping[str, SampleRecord]
+) -> set[tuple[str, str]]:
+    """The problems that both runs have a reward of, each in its group."""
+    return {
         (of.group, of.problem or name)
         for name, of in later.items()
         if of.reward is not None and name in earlier and earlier[name].reward is not None
     }
-    regressed, improved = len(found.regressed), len(found.improved)
-    return flips_chart(regressed, improved, len(pairs) - regressed - improved)
+
+
+def _link(report: Path | None, output: Path) -> str:
+    """The address of a run's page as seen from this one; empty where there is none."""
+    if report is None or not report.is_file():
+        return ""
+    return quote(os.path.relpath(report.resolve(), output.resolve().parent))
 
 
 def _flipped(
