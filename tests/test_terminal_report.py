@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
 
+from pytest_cwsandbox.findings import Exploit, Finding
 from pytest_cwsandbox.outcome import SampleRecord
-from pytest_cwsandbox.reports import terminal
+from pytest_cwsandbox.reports import sections, terminal
+from pytest_cwsandbox.runs.comparison import compare
 from pytest_cwsandbox.runs.statistics import by_group, by_metadata, summarise
+from pytest_cwsandbox.runs.summary import summarise_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def record(
@@ -203,3 +212,49 @@ def test_the_scripted_model_is_told_from_a_real_one() -> None:
         "model scripted: scripted answers to the bundled problems and tasks, no language model",
         "model scripted: 1 of 1 it does not know: choose a model with --cwsandbox-model",
     ]
+
+
+HOSTILE = "\x1b]0;x\x07\x1b[2J\x7f\x9b31m\u202e\u2066\u200b\r\n\ud800 [/hard]"
+
+
+def test_no_text_of_a_sample_or_a_finding_does_anything_to_a_terminal(
+    capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    spent = dict.fromkeys(("turns", "tool_calls", "tokens_in", "tokens_out", "cost"), "1")
+    texts = {"verdict": HOSTILE, "detail": HOSTILE, "problem": HOSTILE}
+    metadata = {"model": HOSTILE, HOSTILE: HOSTILE, **spent}
+    rows = [
+        record(number, reward, f"group {HOSTILE}{number}", metadata=metadata, **texts)
+        for number, reward in enumerate([0.0, 1.0, None])
+    ]
+    later = [record(number, 1.0, row.group, **texts) for number, row in enumerate(rows)]
+    exploit = Exploit(HOSTILE, "reward", HOSTILE, 1.0, HOSTILE, HOSTILE)
+    findings = [
+        Finding("gold", HOSTILE, "bad", 0, 1, HOSTILE),
+        Finding("attacks", HOSTILE, "bad", 0, 1, HOSTILE, (exploit,)),
+        Finding("mutants", HOSTILE, "good", 1, 1, HOSTILE),
+        Finding("cost", HOSTILE, "good", 1, 1, HOSTILE),
+    ]
+    say = pytest.TerminalReporter(pytestconfig, sys.stdout)
+    say._tw.hasmarkup = False
+
+    numbers = summarise_run("run", rows, keys=[HOSTILE, "model", f"none {HOSTILE}"], ks=[1])
+    compared = compare(rows, later, names=(HOSTILE, HOSTILE))
+    sections.rates(say, numbers, rows, tmp_path / "run\x1b[2J", replayed=1, page=None)
+    sections.validation_of(say, HOSTILE, findings)
+    sections.compared(say, compared)
+    sections.verdict(say, [f"pass rate gate of {HOSTILE}: MISSED"])
+    sections.trouble(say, [HOSTILE], [HOSTILE])
+
+    printed = capsys.readouterr().out
+    assert printed.count("\\x1b]0;x") > 20
+    assert "pass rate gate of \\x1b" in printed
+    assert all(line.isprintable() for line in printed.split("\n"))
+
+
+@pytest.mark.parametrize("odd", ["nan", "inf", "-inf", "1e999", "9" * 5000, "many"])
+def test_a_metric_that_is_no_finite_number_is_left_out(odd: str) -> None:
+    known = {"model": "m", "turns": "1", "tool_calls": "0", "tokens_in": "1", "tokens_out": "1"}
+    rows = [record(1, 1.0, metadata={**known, "cost": cost}) for cost in ("1", odd)]
+    assert terminal.models(rows)[1] == "model m: 1.00 US dollars"
+    assert summarise("all", rows).cost == 1

@@ -25,7 +25,7 @@ class OneLine(click.ClickException):
 
 def say(line: str, *, color: bool | None = None, fg: str | None = None) -> None:
     """Print a line of which models and tests wrote a part: as text, whatever it is."""
-    click.secho(printable(line), fg=fg, color=color)
+    click.secho(printable(line), fg=fg, reset=fg is not None, color=color)
 
 
 def warn(line: str) -> None:

@@ -29,8 +29,11 @@ FOLDED, FOLDED_END = "<details>", "\n</details>\n"
 LISTED = 200  # samples below full reward
 FLIPS = 50  # problems that got worse, or better
 
-# In Markdown a numeric entity is never markup: not a table's edge, a link or a mention.
-_MARKUP = re.compile(r"[!-$&'*:-@\[-^`{-~]|(?<!\w)_|_(?!\w)")
+# In Markdown a numeric entity is never markup: not a table's edge, a list or emphasis.
+_MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
+# Addresses become links, and names mentions, of decoded text too: a comment takes them apart.
+_LINKED = re.compile(r"(?i:www)(?=\.)|(?i:mailto|xmpp|https?|ftp)(?=:)|@|:(?=/)")
+_APART = "<!-- -->"
 _HEADER = ("group", "passed", "rate", "95% interval", "mean reward", "infra", "p50 s")
 
 
@@ -177,4 +180,5 @@ def _row(cells: Sequence[str]) -> str:
 def plain(text: str) -> str:
     """The text on one line, without secrets, as Markdown that means nothing but this text."""
     line = "".join(letter if letter.isprintable() else " " for letter in redact(text))
-    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", " ".join(line.split()))
+    parted = _LINKED.sub("\\g<0>\0", " ".join(line.split()))
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", parted).replace("\0", _APART)

@@ -257,23 +257,21 @@ def test_a_run_json_of_another_form_is_said_and_left_out(ended: Path, content: s
 HOSTILE = "\x1b]0;x\x07\x1b[2J\x7f\x9b31m\u202e\u2066\u200b\r\n\ud800 [/hard]"
 
 
-@pytest.fixture
-def hostile(tmp_path: Path) -> Path:
+def hostile(folder: Path, *rewards: float) -> Path:
     """A run of samples whose every text a model may have written."""
-    for number in range(2):
-        name, key = f"test_x.py::test_a[{HOSTILE}{number}]", f"key {HOSTILE}"
+    for number, reward in enumerate(rewards):
         record = SampleRecord(
-            name,
-            f"group {HOSTILE}",
+            f"test_x.py::test_a[{HOSTILE}{number}]",
+            f"group{number} {HOSTILE}",
             f"problem {HOSTILE}",
             number,
-            float(number),
+            reward,
             verdict=HOSTILE,
             detail=HOSTILE,
-            metadata={key: HOSTILE, "model": HOSTILE},
+            metadata={HOSTILE: HOSTILE, "model": HOSTILE},
         )
-        journal.append(tmp_path / "run", "main", Entry(record, "ended", ending="passed"))
-    return tmp_path / "run"
+        journal.append(folder, "main", Entry(record, "ended", ending="passed"))
+    return folder
 
 
 def plain(output: str) -> bool:
@@ -281,9 +279,10 @@ def plain(output: str) -> bool:
     return all(line.isprintable() for line in output.split("\n"))
 
 
-def test_what_models_wrote_is_printed_as_text(hostile: Path) -> None:
-    key = f"key {HOSTILE}"
-    done = report(hostile, "--group-by", f"model,{key},none {HOSTILE}")
+def test_what_models_wrote_is_printed_as_text(tmp_path: Path) -> None:
+    keys = ",".join(["model", HOSTILE, f"none {HOSTILE}"])
+
+    done = report(hostile(tmp_path / "run", 0.0, 1.0), "--group-by", keys)
 
     assert done.exit_code == 0, done.output
     assert "\\x1b]0;x" in done.stdout
@@ -291,23 +290,16 @@ def test_what_models_wrote_is_printed_as_text(hostile: Path) -> None:
     assert plain(done.stderr)
 
 
-def test_two_hostile_runs_are_compared_as_text(hostile: Path, tmp_path: Path) -> None:
-    later = tmp_path / "later"
-    for entry in journal.read(hostile, print).values():
-        reward = 1 - (entry.record.reward or 0)
-        record = SampleRecord.from_json({**entry.record.to_json(), "reward": reward})
-        other = SampleRecord.from_json({**record.to_json(), "id": "other", "group": "a[/b]"})
-        for each in (record, other):
-            journal.append(later, "main", Entry(each, "ended", ending="passed"))
-    for entry in list(journal.read(later, print).values())[-1:]:
-        record = SampleRecord.from_json({**entry.record.to_json(), "reward": 0.0})
-        journal.append(hostile, "gw0", Entry(record, "ended", ending="passed"))
+def test_two_hostile_runs_are_compared_as_text(tmp_path: Path) -> None:
+    before, after = hostile(tmp_path / "a", 0.0, 1.0), hostile(tmp_path / "b", 1.0, 0.0)
 
-    done = CliRunner().invoke(main, ["compare", str(hostile), str(later)], env={"COLUMNS": "200"})
+    done = CliRunner().invoke(main, ["compare", str(before), str(after)], env={"COLUMNS": "200"})
 
     assert done.exit_code == 0, done.output
-    assert "regressed" in done.stdout or "improved" in done.stdout
-    assert "a[/b]" in done.stdout
+    table, flips = done.stdout.partition("regressed: ")[::2]
+    assert "group0 \\x1b]0;x\\x07" in table
+    assert "\\ud800 [/hard]" in table
+    assert "improved: group0 \\x1b" in flips
     assert plain(done.stdout)
 
 

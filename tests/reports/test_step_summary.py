@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -39,6 +40,11 @@ def rows(text: str) -> list[list[str]]:
     ]
 
 
+def shown(text: str) -> str:
+    """What a reader sees of the text."""
+    return html.unescape(text.replace("<!-- -->", ""))
+
+
 def write(file: Path, records: list[SampleRecord], *, findings: tuple[Finding, ...] = ()) -> str:
     github.step_summary(
         {github.VARIABLE: str(file)},
@@ -70,10 +76,10 @@ def test_a_run_adds_its_table_and_its_verdict(
     )
     run("--cwsandbox-min-pass-rate=0.9", "--cwsandbox-max-infra-rate=0.5")
     text = file.read_text()
-    assert text.startswith(
+    assert shown(text).startswith(
         "of an earlier command\n\n### Gate missed\n\n75.0% passed (3 of 4 samples), model m-1\n"
     )
-    header, other, sample, pooled, low_header, low = rows(text)
+    header, other, sample, pooled, low_header, low = rows(shown(text))
     assert header == ["group", "passed", "rate", "95% interval", "mean reward", "infra", "p50 s"]
     assert other[:3] == ["test_some/test_other", "1/1", "100.0%"]
     assert sample[:3] == ["test_some/test_sample", "2/3", "66.7%"]
@@ -107,6 +113,33 @@ def test_a_summary_that_cannot_be_written_is_said_and_fails_nothing(
     )
 
 
+def test_a_report_that_fails_costs_no_verdict(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(github.VARIABLE, str(pytester.path / "summary.md"))
+    pytester.makeconftest(
+        """
+        from pytest_cwsandbox.reports import github, html
+
+        def broken(*args, **options):
+            raise ZeroDivisionError("a bug")
+
+        html.write_report = github.step_summary = broken
+        """
+    )
+    pytester.makepyfile("def test_sample(record_reward): record_reward(1.0)")
+    result = run("--cwsandbox-min-pass-rate=0.9")
+    assert result.ret == 0
+    remedy = "ZeroDivisionError: a bug; please report it; `pytest-cwsandbox report` shows it again"
+    result.stdout.fnmatch_lines(
+        [
+            "pass rate gate: * met",
+            f"cwsandbox: report.html could not be written: {remedy}",
+            f"cwsandbox: GITHUB_STEP_SUMMARY: nothing could be written: {remedy}",
+        ]
+    )
+
+
 def test_what_a_model_wrote_stays_text(file: Path) -> None:
     record = SampleRecord(
         HOSTILE, HOSTILE, "p", 0, 0.0, verdict="wrong_answer", detail=HOSTILE + "\x00\ud800"
@@ -116,16 +149,43 @@ def test_what_a_model_wrote_stays_text(file: Path) -> None:
     assert len(group) == 7
     assert len(low) == 4
     for cell in (group[0], low[0], low[3]):
-        markup = re.sub(r"&#\d+;", "", cell)
+        markup = re.sub(r"&#\d+;|<!-- -->", "", cell)
         assert re.findall(r"[`<>\[\]*@#$~|:\\!&]", markup) == []
 
     assert re.findall(r"<(\w+)", text) == ["code", "details", "summary"]
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "www.e.vil",
+        "WWW.e.vil",
+        "name@e.vil",
+        "mailto:name@e.vil",
+        "xmpp:name@e.vil/x",
+        "https://e.vil",
+        "git://e.vil",
+        "@everybody",
+    ],
+)
+def test_no_address_becomes_a_link(address: str) -> None:
+    text = github.plain(f"see {address} there")
+    assert shown(text) == f"see {address} there"
+    linked = re.compile(r"www\.|@\w|:/|(mailto|xmpp|https?):", re.IGNORECASE)
+    assert not linked.search(html.unescape(text))
+
+
+@pytest.mark.parametrize("start", ["1. ", "2) ", "+ ", "- ", "* ", "# ", "> ", "__x__ ", "_x_ "])
+def test_what_begins_a_block_or_emphasis_is_text(start: str) -> None:
+    text = github.plain(f"{start}gate")
+    assert shown(text) == f"{start}gate"
+    assert not re.search(r"[^\w \d&#;]|_", text)
+
+
 def test_a_validation_adds_its_verdict(file: Path) -> None:
     bad = Finding("gold", "p", "bad", 0, 1, "the reference got 0.0")
     text = write(file, [], findings=(bad,))
-    assert "### Reward validation\n\nNOT READY&#58; rewards&#58;good failed 1 gold" in text
+    assert "### Reward validation\n\nNOT READY: rewards:good failed 1 gold" in shown(text)
     assert "passed (" not in text
 
 
@@ -143,7 +203,7 @@ def test_problems_that_got_worse_are_named_with_their_group(file: Path) -> None:
 
     text = file.read_text()
     assert text.startswith("### Gate missed\n")
-    assert "**Regressed: 1 problem**\n\n- toy/test_a add: 2/2 → 0/2\n" in text
+    assert "**Regressed: 1 problem**\n\n- toy/test_a add: 2/2 → 0/2\n" in shown(text)
     assert "Improved" not in text
 
 

@@ -99,3 +99,10 @@ def test_a_broken_line_before_the_last_is_an_error(file: Path, said: list[str]) 
 def test_files_of_workers_are_in_the_order_of_their_numbers() -> None:
     names = ["gw10", "gw2", "main", "gw0"]
     assert sorted(names, key=lines.natural) == ["gw0", "gw2", "gw10", "main"]
+
+
+def test_numbers_in_names_count_however_long_they_are() -> None:
+    long, longer = "gw" + "9" * 5000, "gw1" + "0" * 5000
+    names = ["gw2", "gw010", "gw9", "gw0", "gw", "a", longer, long, "gw\u0663"]
+    ordered = ["a", "gw", "gw0", "gw2", "gw9", "gw010", long, longer, "gw\u0663"]
+    assert sorted(names, key=lines.natural) == ordered
