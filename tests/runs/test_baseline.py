@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.outcome import SampleRecord
-from pytest_cwsandbox.runs import journal
+from pytest_cwsandbox.runs import baseline, journal
 from pytest_cwsandbox.runs.journal import Entry
 
 if TYPE_CHECKING:
@@ -127,6 +128,45 @@ def test_compare_writes_a_page(tmp_path: Path) -> None:
     record_run(tmp_path, "after", [0.0, 1.0])
     assert command(tmp_path, "compare", "before", "after", "--html=out.html").returncode == 0
     assert "toy-0" in (tmp_path / "out.html").read_text()
+
+
+ROW = '{"problem": "p", "reward": 1}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "groups", "message"),
+    [
+        ("1", '{"g": {"x": ROW, "x": ROW}}', 'no baseline, "x" is there twice'),
+        ("1", '{"g": {"x": ROW}, "g": {"y": ROW}}', 'no baseline, "g" is there twice'),
+        ("1", '{"g": {"x": ROW}, "h": {"x": ROW}}', 'sample "x" is in two groups'),
+        ("1", '{"g": {"x": {"problem": "p", "reward": HUGE}}}', 'sample "x" must have'),
+        ("1", '{"g": {"x": {"problem": "p", "reward": -HUGE}}}', 'sample "x" must have'),
+        ("true", "{}", "schema True, and"),
+        ("1.0", "{}", "schema 1.0, and"),
+        ("HUGE", "{}", "schema inf, and"),
+    ],
+)
+def test_a_baseline_that_contradicts_itself_is_refused(
+    tmp_path: Path, schema: str, groups: str, message: str
+) -> None:
+    file = tmp_path / "baseline.json"
+    text = f'{{"kind": "pytest-cwsandbox baseline", "schema": {schema}, "groups": {groups}}}'
+    file.write_text(text.replace("ROW", ROW).replace("HUGE", "9" * 400))
+    with pytest.raises(ProblemFileError) as refused:
+        baseline.read(file)
+    assert str(refused.value).startswith(f"{file}: {message}")
+
+
+def test_compare_refuses_a_baseline_that_names_a_sample_twice(tmp_path: Path) -> None:
+    record_run(tmp_path, "run", [1.0])
+    text = (
+        f'{{"kind": "{baseline.KIND}", "schema": 1, "groups": {{"g": {{"x": {ROW}, "x": {ROW}}}}}}}'
+    )
+    (tmp_path / "twice.json").write_text(text)
+    compared = command(tmp_path, "compare", "run", "twice.json")
+    assert compared.returncode == 2
+    assert 'twice.json: no baseline, "x" is there twice' in compared.stderr
+    assert len(compared.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
