@@ -56,7 +56,7 @@ def annotate(
     if call.when == "setup" and not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
         told["group"] = group_of(item, goal_of(item))
     if call.when == "teardown":
-        told |= _conclude(item, recorded)
+        told |= _conclude(item, report, recorded)
     if recorded.replayed:
         told["replayed"] = True
         if report.failed and call.when == "call":
@@ -65,12 +65,19 @@ def annotate(
         report.cwsandbox = json.dumps(told)  # type: ignore[attr-defined]  # reports carry what plugins add
 
 
-def _conclude(item: pytest.Item, recorded: Recorded) -> dict[str, object]:
+def _conclude(
+    item: pytest.Item, report: pytest.TestReport, recorded: Recorded
+) -> dict[str, object]:
     """What the last report of an item tells."""
     told: dict[str, object] = {}
-    conclude(item)
-    if entry := entry_of(item):
-        told["sample"] = _light(entry).to_json()
+    try:
+        conclude(item)
+    except UserError as error:
+        report.outcome = "failed"
+        report.longrepr = f"cwsandbox: {error}"
+    else:
+        if entry := entry_of(item):
+            told["sample"] = _light(entry).to_json()
     if finding := item.stash.get(FINDING, None):
         told["finding"] = finding.to_json()
     if recorded.made_good and not recorded.replayed:
@@ -81,14 +88,24 @@ def _conclude(item: pytest.Item, recorded: Recorded) -> dict[str, object]:
 
 
 def _note_end(call: pytest.CallInfo[None], report: pytest.TestReport, recorded: Recorded) -> None:
-    """Note how the test function ended, or why a fixture failed."""
+    """Note how the test function ended, or why a fixture failed.
+
+    A subtest comes here as a call too, before the test that it is of: that fails where one has.
+    """
     error = call.excinfo.value if call.excinfo else None
+    before = recorded.failure if call.when == "call" and recorded.ending == "failed" else ""
     if call.when == "call":
         recorded.seconds = report.duration
-        recorded.asserted = isinstance(error, AssertionError)
+        # One before the reward is no word on it.
+        asserted = isinstance(error, AssertionError) and recorded.rewarded
+        recorded.asserted = (
+            (asserted or error is None) and recorded.asserted if before else asserted
+        )
     else:
         recorded.asserted = False
-    if report.skipped and hasattr(report, "wasxfail"):  # by pytest.xfail, or by a marker
+    if before:
+        recorded.failure = "\n\n".join(filter(None, (before, report.longreprtext)))
+    elif report.skipped and hasattr(report, "wasxfail"):  # by pytest.xfail, or by a marker
         recorded.ending, recorded.failure = "xfailed", str(report.wasxfail)
     elif isinstance(error, pytest.skip.Exception):
         recorded.ending, recorded.failure = "skipped", str(error.msg)

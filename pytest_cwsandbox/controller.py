@@ -20,10 +20,11 @@ from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs import journal, lines, plan, summary
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE, UNFINISHED, Decision
 from pytest_cwsandbox.runs.journal import Entry
+from pytest_cwsandbox.runs.redaction import sample_id
 from pytest_cwsandbox.runs.summary import Checks, summarise_run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from xdist.workermanage import WorkerController
@@ -73,8 +74,10 @@ class Controller:
         self._findings: dict[str, Finding] = {}
         self._checks: dict[str, bool] = {}  # node id: whether every phase passed
         self._skipped: set[str] = set()
+        self._selected: set[str] = set()  # of all that was collected now
         self._retries: dict[str, int] = {}  # of checks
         self._replayed: set[str] = set()
+        self._earlier = plan.read(run.folder).keys() if settings.resume else frozenset[str]()
         self._lost_reports = 0  # of the failures that pytest counts
         self._decision = Decision(missed=False, inconclusive=False, lines=())
         self._summary = summarise_run(run.id, ())
@@ -82,13 +85,18 @@ class Controller:
         self._trouble = [*notes]
         self._page: Path | None = None
 
-    def pytest_collection_finish(self) -> None:
-        self.hold()
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.begin([item.nodeid for item in session.items])
 
-    def hold(self) -> None:
-        """Keep others from continuing this run meanwhile, from its first file on."""
-        if (self._run.folder / plan.PLAN).exists():
-            self._lock.take(self._run.folder)
+    def begin(self, nodes: Iterable[str]) -> None:
+        """Know what is selected; keep others from continuing this run meanwhile."""
+        self._selected |= set(map(sample_id, nodes))
+        folder = self._run.folder
+        if (folder / plan.PLAN).exists():
+            try:
+                self._lock.take(folder)
+            except OSError as error:
+                self._say(unwritable(folder, error))
 
     @cached_property
     def _planned(self) -> dict[str, Planned]:
@@ -104,7 +112,7 @@ class Controller:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         told = told_by(report)
         self._note_failure(report, told)
-        node = report.nodeid
+        node = sample_id(report.nodeid)
         if report.when == "teardown":
             self._note(node, told)
         if report.skipped:
@@ -127,7 +135,7 @@ class Controller:
 
     def _note_failure(self, report: pytest.TestReport, told: Told) -> None:
         """Tell what is lost to infrastructure from what has failed."""
-        node = report.nodeid
+        node = sample_id(report.nodeid)
         if "group" in told:
             self._groups[node] = told["group"]
         if told.get("status") == "infra":
@@ -143,14 +151,14 @@ class Controller:
 
     def _died(self, report: pytest.TestReport) -> bool:
         """Whether its process died before or in an item of ours."""
-        node = report.nodeid
+        node = sample_id(report.nodeid)
         return report.when == CRASHED and (node in self._groups or node in self._planned)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         told = told_by(report)
         status = told.get("status", "")
-        if self._died(report) and report.nodeid in self._entries:
+        if self._died(report) and sample_id(report.nodeid) in self._entries:
             return "", "", ""  # it had ended: nothing is lost
         if status == "infra" or self._died(report):
             return "infra", "I", "INFRA"
@@ -158,7 +166,7 @@ class Controller:
             return "low reward", "r", "LOW REWARD"
         if "replayed" in told and report.passed and report.when == "call":
             return "replayed", "p", "REPLAYED"
-        if report.passed and report.when == "call" and report.nodeid in self._lost:
+        if report.passed and report.when == "call" and sample_id(report.nodeid) in self._lost:
             return "", "", ""  # a subtest was lost, and has said so: the item has not failed
         return None
 
@@ -217,8 +225,13 @@ class Controller:
             if node not in written or written[node].rank < entry.rank:
                 self._entries[node] = entry
         for node, detail in self._lost.items():
-            if node not in told:
-                entry = _lost(node, detail, planned.get(node), self._groups, written.get(node))
+            if node in told:
+                continue
+            known = written.get(node)
+            if known is not None and known.finished:  # its process died before it could say so
+                self._lost_reports -= known.failed(gated=self._settings.gated)
+            else:
+                entry = _lost(node, detail, planned.get(node), self._groups, known)
                 self._entries[node] = entry
                 try:
                     journal.append(folder, self._run.worker, entry)
@@ -232,6 +245,7 @@ class Controller:
         # Whatever became of the processes: sums of floats depend on their order.
         self._entries = {node: self._entries[node] for node in in_order}
         self._say_what_is_missing()
+        self._say_what_was_left(told.keys() | self._lost.keys())
 
     @property
     def _missing(self) -> int:
@@ -246,9 +260,16 @@ class Controller:
                 f"{missing} of {len(planned)} planned samples did not run; continue with "
                 f"--cwsandbox-resume={self._run.id}"
             )
-        kept = len(self._entries.keys() - planned - self._checks.keys())
+        kept = len(self._entries.keys() - self._selected)
         if kept and self._settings.resume:
             self._say(f"{kept} samples of the journal are not selected now; they are kept")
+
+    def _say_what_was_left(self, samples: set[str]) -> None:
+        """To do, of a run that is continued; ``samples`` are those that ran or were replayed."""
+        if self._earlier and (new := len(self._planned.keys() - self._earlier)):
+            self._say(f"{new} samples are new to the run: it had not planned them before")
+        elif samples and samples == self._replayed:
+            self._say(f"the run was complete: {len(samples)} samples replayed")
 
     def _judge(self, *, finished: bool) -> None:
         records = [entry.record for entry in self._entries.values()]
@@ -269,7 +290,14 @@ class Controller:
             self._decision, compared = self._gates.judge(self._summary, records, groups)
         else:
             self._decision, compared = UNFINISHED, None
-        self._summary = replace(self._summary, gates=self._decision.lines, comparison=compared)
+        decision = self._decision
+        self._summary = replace(
+            self._summary,
+            gates=decision.lines,
+            verdict=decision.word,
+            judged=decision.judged,
+            comparison=compared,
+        )
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: before the terminal's summary
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -349,6 +377,7 @@ class Controller:
                 self._summary,
                 [entry.record for entry in self._entries.values()],
                 self._run.folder,
+                unsaid=self._unsaid(),
                 replayed=len(self._replayed),
                 page=self._page,
             )
@@ -359,6 +388,15 @@ class Controller:
         sections.compared(terminalreporter, self._summary.comparison)
         sections.verdict(terminalreporter, self._decision.lines)
         sections.trouble(terminalreporter, self._swept, self._trouble)
+
+    def _unsaid(self) -> list[SampleRecord]:
+        """The samples that pytest's own summary does not list as failures."""
+        gated = self._settings.gated
+        return [
+            entry.record
+            for entry in self._entries.values()
+            if entry.ending != "failed" or (gated and entry.asserted)
+        ]
 
     # The end
 
@@ -390,8 +428,8 @@ class XdistHooks:
         self._run.tell(node.workerinput)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_xdist_node_collection_finished(self) -> None:
-        self._controller.hold()
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self._controller.begin(ids)
 
     def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
         if error:

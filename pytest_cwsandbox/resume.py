@@ -17,6 +17,8 @@ from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs import journal, lines, plan
 from pytest_cwsandbox.runs.location import ANYTHING, locate
+from pytest_cwsandbox.runs.redaction import sample_id
+from pytest_cwsandbox.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +45,10 @@ def reopen(run: str, runs: Path, lock: FolderLock, warn: Callable[[str], None]) 
     if not folder.is_dir():
         raise UserError(f"{folder}: is a file; give the run's folder")
     if not journal.exists(folder) and not (folder / plan.PLAN).exists():
-        raise UserError(f"{folder}: holds no run that could be continued")
+        raise UserError(
+            f"{folder}: holds no run that could be continued: nothing was recorded in it; start "
+            "one without --cwsandbox-resume"
+        )
     try:
         lock.take(folder)
         _clear(folder)
@@ -79,18 +84,39 @@ class Replay:
         # What there is to say of the journal the controller has said.
         entries = journal.latest(self._folder, lambda _: None)
         for item in items:
-            entry = entries.get(item.nodeid)
+            entry = entries.get(sample_id(item.nodeid))
             if entry is None:
                 continue
-            if entry.finished:
-                item.setup = _nothing  # type: ignore[method-assign]  # no fixture, no sandbox
-                item.runtest = partial(_replay, item, entry)  # type: ignore[method-assign]
+            if entry.finished and not _was_to_run_again(item, entry):
+                item.setup = partial(_set_up, item)  # type: ignore[method-assign]  # as below
+                item.runtest = partial(_replay, item, entry)  # type: ignore[method-assign]  # too
+                item.teardown = _tear_down  # type: ignore[method-assign]  # and this
             else:
                 item.stash[recording.ATTEMPTS] = entry.attempt
 
 
-def _nothing() -> None:
-    """Set nothing up."""
+def _was_to_run_again(item: pytest.Item, entry: Entry) -> bool:
+    """Whether the run was killed before pytest-rerunfailures could run a failed item again.
+
+    If not, it does not do so with the replayed failure either.
+    """
+    plugin = item.config.pluginmanager.getplugin("rerunfailures")
+    if plugin is None or not entry.failed(gated=item.config.stash[SETTINGS].gated):
+        return False
+    if entry.attempt <= (plugin.get_reruns_count(item) or 0):
+        return True
+    item.add_marker(pytest.mark.flaky(reruns=0), append=False)
+    return False
+
+
+def _set_up(item: pytest.Item) -> None:
+    """Set no fixture up, and start no sandbox. Hooks look here whether there is one."""
+    if hasattr(item, "fixturenames"):
+        item.fixturenames = []
+
+
+def _tear_down() -> None:
+    """Tear nothing down: a test case of unittest would miss what its setup makes."""
 
 
 def _replay(item: pytest.Item, entry: Entry) -> None:

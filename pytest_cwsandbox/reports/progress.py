@@ -13,6 +13,7 @@ import pytest
 from pytest_cwsandbox.reports.bottom_line import BottomLine
 from pytest_cwsandbox.reports.live import Live
 from pytest_cwsandbox.runs import plan
+from pytest_cwsandbox.runs.redaction import sample_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
@@ -29,17 +30,19 @@ Result = Literal["passed", "low", "infra", "none"]
 class Tally:
     """What became of the planned samples so far; ``none`` recorded no reward.
 
-    ``replayed`` samples are done at once: they say nothing about how long the others take.
+    ``replayed`` samples are done at once: they say nothing about how long the others take. Once it
+    is ``stopping`` no more are run.
     """
 
     planned: Collection[str] = ()
     started: float = 0.0
     results: dict[str, Result] = field(default_factory=dict)
     replayed: set[str] = field(default_factory=set)
+    stopping: bool = False
 
     def note(self, report: pytest.TestReport) -> bool:
         """Take a report in; whether it is the last of a planned sample."""
-        node = report.nodeid
+        node = sample_id(report.nodeid)
         if node not in self.planned:
             return False
         if report.when == "setup":  # perhaps of another attempt
@@ -62,17 +65,22 @@ class Tally:
         return True
 
     def line(self, now: float, sandboxes: int | None = None) -> str:
-        """For people; ``sandboxes`` is how many are running, where that is known."""
+        """For people; ``sandboxes`` is how many are running, where that is known.
+
+        None is not worth a word: between samples that use one for a moment there mostly is none.
+        """
         results = list(self.results.values())
         done, passed = len(results), results.count("passed")
         rated = passed + results.count("low")
         rate = f"{passed / rated:.1%}" if rated else "-"
         parts = [f"{done}/{len(self.planned)} samples", f"pass rate {rate}"]
         parts.append(f"infra {results.count('infra')}")
-        if sandboxes is not None:
+        if sandboxes:
             parts.append(f"sandboxes {sandboxes}")
         ran, left = done - len(self.replayed), len(self.planned) - done
-        if ran > 0 and left > 0:
+        if self.stopping:
+            parts.append("stopping")
+        elif ran > 0 and left > 0:
             parts.append(f"ETA {duration((now - self.started) / ran * left)}")
         return "cwsandbox: " + ", ".join(parts)
 
@@ -158,8 +166,20 @@ class Progress:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         try:
+            result = yield
+        except BaseException:  # such as Ctrl-C and pytest.exit: fixtures are still to be torn down
+            if self._tally is not None and self._live is not None:
+                self._tally.stopping = True
+                self._live.changed()
+            raise
+        self._end()
+        return result
+
+    @pytest.hookimpl(wrapper=True)  # outside of what is torn down, inside of the terminal's summary
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        try:
             return (yield)
-        finally:  # Ctrl-C and pytest.exit end here too
+        finally:
             self._end()
 
     def pytest_enter_pdb(self) -> None:

@@ -45,7 +45,7 @@ class Run:
     @classmethod
     def continued(cls, folder: Path) -> Self:
         """The run of this folder, once more, in the process that controls it."""
-        return cls(folder.name, folder, "main", os.getpid())
+        return cls(folder.resolve().name, folder, "main", os.getpid())
 
     def tell(self, workerinput: dict[str, object]) -> None:
         """Tell an xdist worker about the run."""

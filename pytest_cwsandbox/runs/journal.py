@@ -79,6 +79,12 @@ class Entry:
         """Whether it says that the item recorded nothing after all."""
         return self.state == "ended" and self.record.reward is None
 
+    def failed(self, *, gated: bool) -> bool:
+        """Whether its test has: an assertion below full reward is data where a gate is set."""
+        reward = self.record.reward
+        low = self.asserted and reward is not None and reward < 1
+        return self.ending == "failed" and not (gated and low)
+
     @property
     def rank(self) -> tuple[int, int]:
         """Of two entries of a sample the one of higher rank counts."""
@@ -119,12 +125,9 @@ class Entry:
         if row["state"] not in _ORDER or row["ending"] not in _ENDINGS:
             raise ValueError(f'unknown state "{row["state"]}" or ending "{row["ending"]}"')
         reward = row.get("reward", "missing")
-        if reward is not None and (
-            isinstance(reward, bool)
-            or not isinstance(reward, int | float)
-            or not math.isfinite(reward)
-        ):
+        if reward is not None and not _is_finite(reward):
             raise TypeError('field "reward" must be a finite number or null')
+        _check_values(row)
         record = SampleRecord.from_json({k: v for k, v in row.items() if k in _OF_THE_RECORD})
         return cls(
             record,
@@ -134,6 +137,27 @@ class Entry:
             str(row["failure"]),
             bool(row["asserted"]),
         )
+
+
+def _check_values(row: Mapping[str, object]) -> None:
+    """Raise ``TypeError`` for what has the right type and is no such value all the same."""
+    if not _is_finite(row["seconds"]):
+        raise TypeError('field "seconds" must be a finite number')
+    for name, least in (("seconds", 0), ("retries", 0), ("attempt", 1)):
+        if cast("float", row[name]) < least:
+            raise TypeError(f'field "{name}" must be at least {least}')
+    for name, value in cast("dict[str, object]", row["metadata"]).items():
+        if not isinstance(value, str):
+            raise TypeError(f'field "metadata": "{name}" must be a text')
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that is larger than any float
+        return False
 
 
 def append(folder: Path, worker: str, entry: Entry) -> None:

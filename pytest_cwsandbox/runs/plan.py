@@ -48,14 +48,15 @@ def write(
 ) -> None:
     """Write the plan, and the problems and tasks by their id; one process of a run does.
 
-    Of a run that is continued the earlier problems and tasks stay: its samples are of them.
+    Of a run that is continued the earlier ones stay: what is collected now may be a selection.
     """
     folder.mkdir(parents=True, exist_ok=True)
     problems = {**read_problems(folder), **problems}
     tasks = {**read_tasks(folder), **tasks}
+    samples = {**read(folder), **{each.id: each for each in planned}}
     _write(folder / PROBLEMS, ({"id": name, **problems[name].to_json()} for name in problems))
     _write(folder / TASKS, ({"id": name, **tasks[name]} for name in tasks))
-    _write(folder / PLAN, (asdict(each) for each in planned))
+    _write(folder / PLAN, (asdict(each) for each in samples.values()))
 
 
 def read(folder: Path, warn: Callable[[str], None] | None = None) -> dict[str, Planned]:
