@@ -113,11 +113,10 @@ def compare(
     if output is not None:
         _write_html(output, found, earlier, later, alpha)
         click.echo(f"report: {output}")
-    lost = any(record.reward is None for record in later.records)
     line, regressed = report.verdict(found, alpha)
     say(line, fg="red" if regressed or not found.pooled.pairs else "green", color=color)
     if fail_on_regression:
-        nothing = 0 if found.pooled.pairs else INCONCLUSIVE if lost else 1
+        nothing = 0 if found.pooled.pairs else INCONCLUSIVE if found.lost else 1
         sys.exit(1 if regressed else nothing)
 
 

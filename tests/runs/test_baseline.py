@@ -123,6 +123,13 @@ def test_compare_fails_on_a_regression_where_asked_to(
     assert command(tmp_path, "compare", "before", "after").returncode == 0
 
 
+def test_runs_of_two_suites_are_not_excused_by_a_sample_that_was_lost(tmp_path: Path) -> None:
+    record_run(tmp_path, "before", [1.0])
+    record = SampleRecord("evals/test_b.py::test_other", "other", "", 0, None)
+    journal.append(tmp_path / ".cwsandbox/runs/after", "main", Entry(record, "lost"))
+    assert command(tmp_path, "compare", "before", "after", "--fail-on-regression").returncode == 1
+
+
 def test_compare_writes_a_page(tmp_path: Path) -> None:
     record_run(tmp_path, "before", [1.0, 1.0])
     record_run(tmp_path, "after", [0.0, 1.0])
