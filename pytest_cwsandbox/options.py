@@ -338,8 +338,11 @@ class Reader:
                 rate = -1.0
             group = group.strip()
             repeated = group in groups if equals else pooled is not None
-            if not 0 <= rate <= 1 or repeated or (equals and not group):
+            if not 0 <= rate <= 1 or (equals and not group):
                 raise self._error(expected, value)
+            if repeated:
+                twice = f"{group} is named" if equals else "a number for all samples is there"
+                raise pytest.UsageError(f"{self._place}: {twice} twice in {value!r}")
             if equals:
                 groups[group] = rate
             else:

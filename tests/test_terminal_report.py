@@ -240,7 +240,7 @@ def test_no_text_of_a_sample_or_a_finding_does_anything_to_a_terminal(
 
     numbers = summarise_run("run", rows, keys=[HOSTILE, "model", f"none {HOSTILE}"], ks=[1])
     compared = compare(rows, later, names=(HOSTILE, HOSTILE))
-    sections.rates(say, numbers, rows, tmp_path / "run\x1b[2J", replayed=1, page=None)
+    sections.rates(say, numbers, rows, tmp_path / "run\x1b[2J", unsaid=rows, replayed=1, page=None)
     sections.validation_of(say, HOSTILE, findings)
     sections.compared(say, compared)
     sections.verdict(say, [f"pass rate gate of {HOSTILE}: MISSED"])

@@ -27,11 +27,12 @@ def rates(
     records: Sequence[SampleRecord],
     folder: Path,
     *,
+    unsaid: Sequence[SampleRecord],
     replayed: int,
     page: Path | None,
 ) -> None:
-    """Rates and what explains them."""
-    say.section("cwsandbox pass rates")
+    """Rates and what explains them; ``unsaid`` are samples that pytest does not list as failed."""
+    say.section("cwsandbox pass rates" if records else "cwsandbox gates")
     if not records:
         return
     width = say._tw.fullwidth  # noqa: SLF001 - pytest offers the width of its terminal nowhere else
@@ -39,9 +40,7 @@ def rates(
         say.write_line(text, **{style: True} if style else {})
     if counted := terminal.verdicts(summary.groups):
         _line(say, f"verdicts: {counted}")
-    for line in terminal.models(records):
-        _line(say, line)
-    for line in terminal.low_rewards(records):
+    for line in [*terminal.models(records), *terminal.low_rewards(unsaid)]:
         _line(say, line)
     for line in terminal.losses(records):
         _line(say, line, yellow=True)
@@ -49,7 +48,8 @@ def rates(
         _line(say, f"infrastructure: {summary.retries} failures were made good by retries")
     if replayed:
         _line(say, f"replayed: {replayed} samples from the journal of this run")
-    _line(say, f"checks: {summary.checks.passed} passed, {summary.checks.failed} failed")
+    if summary.checks.passed or summary.checks.failed:
+        _line(say, f"checks: {summary.checks.passed} passed, {summary.checks.failed} failed")
     _line(say, f"results: {_from_here(folder)}")
     if page:
         _line(say, f"report: {_from_here(page)}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.findings import Finding
     from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.runs.comparison import Comparison
+    from pytest_cwsandbox.runs.gate import Judged
     from pytest_cwsandbox.runs.statistics import GroupSummary
 
 SUMMARY = "summary.json"
@@ -36,6 +37,7 @@ class Checks:
 class Summary:
     """``by`` holds the rates by the metadata keys asked for; ``gates`` are the verdict's lines.
 
+    ``judged`` holds them as data, ``verdict`` is the word for all of it.
     ``planned`` counts the samples that were collected, 0 where that is not known; ``retries`` the
     failures of the infrastructure that were made good, in samples and checks.
     """
@@ -49,6 +51,8 @@ class Summary:
     planned: int = 0
     retries: int = 0
     gates: tuple[str, ...] = ()
+    verdict: str = ""
+    judged: tuple[Judged, ...] = ()
     comparison: Comparison | None = None
 
     def to_json(self) -> dict[str, object]:
@@ -61,6 +65,8 @@ class Summary:
             "planned": self.planned,
             "retries": self.retries,
             "gates": list(self.gates),
+            "verdict": self.verdict or None,
+            "judged": [judged.to_json() for judged in self.judged],
             "comparison": self.comparison.to_json() if self.comparison else None,
         }
 

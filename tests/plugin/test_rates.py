@@ -82,7 +82,7 @@ def test_metadata_are_texts_and_anything_else_records_nothing(
     result.stdout.fnmatch_lines_random(
         [
             "test_types.py:8: cwsandbox: record_reward: metadata must be a dict of texts, got list",
-            "*metadata['why'] must be a text, a number or a bool, got NoneType",
+            "*metadata?'why'? must be a text, a number or a bool, got NoneType",
             "*metadata must have texts as keys: 1",
         ]
     )

@@ -62,6 +62,27 @@ def test_the_lower_end_of_the_interval_is_a_gate_of_its_own() -> None:
     )
 
 
+def test_a_decision_is_data_too() -> None:
+    records = samples("toy/a", [1.0, 0.0]) + samples("toy/b", [1.0, None])
+    gates = Gates(Thresholds(0.5, {"toy/a": 0.75}), max_infra_rate=0.5)
+    decision = judged(records, gates)
+    found = [each.to_json() for each in decision.judged]
+    assert [tuple(each.values()) for each in found] == [
+        ("infrastructure", None, 0.5, 0.25, "tolerated"),
+        ("pass_rate", None, 0.5, 2 / 3, "met"),
+        ("pass_rate", "toy/a", 0.75, 0.5, "missed"),
+    ]
+    assert list(found[0]) == ["gate", "group", "threshold", "value", "word"]
+    assert decision.word == "missed"
+    assert judged(samples("toy/a", [1.0]), Gates(Thresholds(1.0))).word == "met"
+    assert judged(samples("toy/a", [1.0]), Gates()).word == ""
+
+
+def test_where_nothing_was_recorded_the_gate_says_how_to() -> None:
+    [line] = judged([], Gates(Thresholds(0.5))).lines
+    assert "(tests record one with the fixture record_reward or rollout): MISSED" in line
+
+
 def test_numbers_that_differ_are_shown_as_different() -> None:
     records = samples("toy/a", [1.0, 1.0, 0.0])
     [line] = judged(records, Gates(Thresholds(0.66667))).lines
