@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from pytest_cwsandbox.runs import journal, plan, provenance, summary
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.provenance import Provenance
+from pytest_cwsandbox.runs.redaction import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -186,6 +188,10 @@ def _unusable(record: SampleRecord, problems: Mapping[str, Problem], *, held_out
 
     if record.problem not in problems:
         return f"of a problem that {plan.PROBLEMS} does not hold"
+    if HIDDEN in json.dumps(problems[record.problem].to_json()):  # other asserts than the run's
+        return (
+            f"of a problem that {plan.PROBLEMS} holds with {HIDDEN} in place of what looked secret"
+        )
     try:
         read_tests(problems[record.problem], held_out=held_out or record.held_out)
     except ConfigurationError as error:

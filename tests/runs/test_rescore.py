@@ -199,10 +199,13 @@ def test_grades_that_the_infrastructure_took_are_no_rewards(tmp_path: Path) -> N
 def test_what_cannot_be_rescored_is_one_line(tmp_path: Path) -> None:
     numbers = written(tmp_path / "numbers", [], record("n", 0.5, problem=""))
     taken = written(tmp_path / "taken", [HELD_OUT], record("x", 1.0, "completion"))
+    hidden = replace(HELD_OUT, test_list=('assert square(2) == "[redacted]"',))
+    redacted = written(tmp_path / "redacted", [hidden], record("x", 1.0, "completion"))
     (tmp_path / "taken-rescored").mkdir()
     for args, said in {
         ("nowhere",): "nowhere: no such file or folder, and no run in",
         (str(numbers),): "nothing can be graded again: 1 a bare number",
+        (str(redacted),): "[redacted] in place of what looked secret",
         (str(numbers / "samples-main.jsonl"),): "is a file; give the run's folder",
         (str(taken),): "taken-rescored: exists; name another folder with -o",
     }.items():
