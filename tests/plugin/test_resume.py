@@ -137,8 +137,24 @@ def test_a_run_that_is_whole_is_replayed_whole(pytester: pytest.Pytester, run: R
     notes(pytester)
     result = run("--cwsandbox-min-pass-rate=0.5", f"--cwsandbox-resume={folder(pytester).name}")
     assert result.ret == 0
+    result.stdout.fnmatch_lines(["cwsandbox: the run was complete: 6 samples replayed"])
     assert summary(pytester) == before
     assert notes(pytester) == ["check"]
+
+
+def test_samples_that_are_new_to_the_run_are_counted(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(test_it="def test_old(record_reward): record_reward(1.0)")
+    assert run().ret == 0
+    pytester.makepyfile(test_late="def test_new(record_reward): record_reward(1.0)")
+    result = run(RESUME)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["cwsandbox: 1 samples are new to the run: it had not planned them before"]
+    )
+    result.stdout.no_fnmatch_line("*was complete*")
+    result = run(RESUME)
+    result.stdout.fnmatch_lines(["cwsandbox: the run was complete: 2 samples replayed"])
+    result.stdout.no_fnmatch_line("*are new*")
 
 
 def test_x_stops_at_a_replayed_failure_and_says_what_did_not_run(
@@ -336,7 +352,7 @@ def test_two_results_of_one_attempt_are_said(
     [
         ("nowhere", "nowhere: no such file or folder, and no run in *"),
         ("test_it.py", "test_it.py: is a file; give the run's folder"),
-        (".", ".: holds no run that could be continued"),
+        (".", ".: holds no run that could be continued: nothing was recorded in it; start *"),
     ],
 )
 def test_what_is_no_run_cannot_be_continued(
@@ -398,6 +414,178 @@ def test_what_a_killed_controller_left_does_no_harm(
     names = {path.name for path in journal.parent.iterdir()}
     assert not names & {"runner.json", "scripted.json", "stopped", "backend.used", "run.lock"}
     assert not {name for name in names if name.endswith((".part", ".lock"))}
+
+
+# What is replayed ends as it did
+
+SUBTESTS = """
+import unittest
+import pytest
+
+def test_sample(subtests, record_reward):
+    record_reward(1.0)
+    for number in range(3):
+        with subtests.test(number=number):
+            assert number != 1
+
+class TestCase(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def recording(self, record_reward):
+        self.record = record_reward
+
+    def test_good(self):
+        self.record(1.0)
+
+    def test_with_subtests(self):
+        self.record(1.0)
+        for number in range(3):
+            with self.subTest(number=number):
+                assert number != 1
+"""
+
+
+def test_a_failed_subtest_fails_again_and_a_test_case_of_unittest_ends_as_it_did(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(SUBTESTS)
+    assert pytester.runpytest_subprocess("-n0").ret == pytest.ExitCode.TESTS_FAILED
+    result = pytester.runpytest_subprocess("-n0", "-rf", RESUME)
+    result.stdout.fnmatch_lines(["FAILED *::test_sample*", "FAILED *::test_with_subtests*"])
+    result.stdout.fnmatch_lines(["*2 failed, 1 replayed in *"])
+
+
+def test_samples_that_differ_in_a_secret_alone_stay_apart(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("header", ["Bearer aaaaaaaa1", "Bearer aaaaaaaa2"])
+        def test_sample(header, record_reward):
+            record_reward(1.0)
+        """
+    )
+    run().stdout.fnmatch_lines(["*2/2*"])
+    for name in ("plan.jsonl", "samples.jsonl"):
+        text = (folder(pytester) / name).read_text()
+        assert len({json.loads(row)["id"] for row in text.splitlines()}) == 2
+        assert "aaaaaaaa" not in text
+    result = run(RESUME)
+    result.stdout.fnmatch_lines(["*2/2*", "replayed: 2 samples*"])
+    result.stdout.no_fnmatch_line("*did not run*")
+
+
+def test_a_sample_that_no_journal_can_hold_fails_its_test_alone(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile(
+        """
+        from pytest_cwsandbox.outcome import Outcome, Verdict
+
+        def test_odd(record_reward):
+            record_reward(Outcome(Verdict.PASSED, detail=5))
+
+        def test_good(record_reward):
+            record_reward(1.0)
+        """
+    )
+    result = run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ['*cwsandbox: the sample cannot be written down: field "detail" cannot be 5', "*1/1*"]
+    )
+
+
+def test_hooks_that_look_for_fixtures_find_that_a_replayed_item_has_none(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_makereport(item, call):
+            report = yield
+            if report.when == "call" and report.failed and "tmp_path" in item.fixturenames:
+                assert item.funcargs["tmp_path"]
+            return report
+        """
+    )
+    pytester.makepyfile(
+        """
+        def test_sample(tmp_path, record_reward):
+            record_reward(1.0)
+            raise ValueError
+        """
+    )
+    for more in ((), (RESUME,)):
+        result = run(*more)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        result.stdout.fnmatch_lines(["*1/1*"])
+
+
+@pytest.mark.parametrize(("reruns", "word"), [(2, "1 passed"), (0, "1 failed")])
+def test_a_failed_item_that_was_to_be_run_again_runs(
+    pytester: pytest.Pytester, journal: Path, reruns: int, word: str
+) -> None:
+    pytester.makeconftest(
+        f"""
+        class Reruns:  # what is asked of pytest-rerunfailures
+            def get_reruns_count(self, item):
+                return {reruns}
+
+        def pytest_configure(config):
+            config.addinivalue_line("markers", "flaky: of pytest-rerunfailures")
+            config.pluginmanager.register(Reruns(), "rerunfailures")
+        """
+    )
+    journal.write_text(json.dumps({**LINE, "ending": "failed", "failure": "no"}) + "\n")
+    result = pytester.runpytest_subprocess("-n0", RESUME)
+    result.stdout.fnmatch_lines([f"*{word} in *"])
+
+
+def test_a_sample_whose_end_is_written_is_not_lost_with_its_process(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(
+        """
+        import os
+        import pytest
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_logreport(report):
+            if report.when == "teardown" and "PYTEST_XDIST_WORKER" in os.environ:
+                os._exit(1)
+        """
+    )
+    pytester.makepyfile("def test_sample(record_reward): record_reward(1.0)")
+    result = pytester.runpytest_subprocess("-n1", "--max-worker-restart=0")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*1/1*"])
+
+
+def test_the_plan_of_a_continued_run_keeps_what_is_not_selected_now(
+    pytester: pytest.Pytester, run: Run, journal: Path
+) -> None:
+    planned = {"id": "test_it.py::test_gone", "group": "g", "problem": "", "sample": 0}
+    journal.with_name("plan.jsonl").write_text(json.dumps(planned) + "\n")
+    result = run(RESUME)
+    result.stdout.fnmatch_lines(
+        ["cwsandbox: 1 of 2 planned samples did not run; continue with --cwsandbox-resume=*"]
+    )
+
+
+def test_a_run_is_continued_from_within_its_folder(
+    pytester: pytest.Pytester, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.write_text(json.dumps(LINE) + "\n")
+    monkeypatch.chdir(journal.parent)
+    result = pytester.runpytest_subprocess(
+        "-n0", f"--rootdir={pytester.path}", pytester.path / "test_it.py", "--cwsandbox-resume=."
+    )
+    assert result.ret == 0
+    assert json.loads(journal.with_name("summary.json").read_text())["run"] == journal.parent.name
 
 
 # What costs no reward

@@ -47,6 +47,22 @@ def test_a_line_without_a_field_is_no_entry(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("reward", 10**400),
+        ("seconds", float("nan")),
+        ("seconds", -1),
+        ("attempt", 0),
+        ("retries", -1),
+        ("metadata", {"seed": 1}),
+    ],
+)
+def test_a_line_with_a_value_that_no_run_writes_is_no_entry(field: str, value: object) -> None:
+    with pytest.raises(TypeError, match=f'field "{field}"'):
+        Entry.from_json({**entry().to_json(), field: value})
+
+
+@pytest.mark.parametrize(
     ("entries", "reward"),
     [
         ([entry("graded", 0.0), entry("graded", 1.0)], 1.0),
@@ -151,3 +167,24 @@ def test_a_folder_has_one_holder_at_a_time_and_is_left_clean(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
     second.take(tmp_path)
     second.release()
+
+
+def test_a_disk_that_takes_no_more_does_not_keep_a_run_from_its_lock(
+    tmp_path: Path,
+) -> None:
+    lock = FolderLock()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # no file takes a byte
+    try:
+        lock.take(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.raises(UserError, match=r"still going on \(process unknown\)"):
+        FolderLock().take(tmp_path)
+    lock.release()
+
+
+def test_the_plan_of_a_run_grows(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        plan.write(tmp_path, [Planned(name, "g", "", 0)], {}, {})
+    assert list(plan.read(tmp_path)) == ["a", "b"]
