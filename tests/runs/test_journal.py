@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -140,11 +141,11 @@ def test_a_plan_is_read_as_written(tmp_path: Path) -> None:
     assert plan.read_tasks(tmp_path) == {"task": {"prompt": "do"}}
 
 
-def test_a_new_plan_keeps_the_problems_of_earlier_samples(tmp_path: Path) -> None:
+def test_a_new_plan_keeps_earlier_samples_and_their_problems(tmp_path: Path) -> None:
     plan.write(tmp_path, [Planned("a", "g", "src-one", 0)], {"src-one": PROBLEM}, {})
     other = replace(PROBLEM, task_id="two")
     plan.write(tmp_path, [Planned("b", "g", "src-two", 0)], {"src-two": other}, {})
-    assert list(plan.read(tmp_path)) == ["b"]
+    assert list(plan.read(tmp_path)) == ["a", "b"]
     assert plan.read_problems(tmp_path) == {"src-one": PROBLEM, "src-two": other}
 
 
@@ -182,9 +183,3 @@ def test_a_disk_that_takes_no_more_does_not_keep_a_run_from_its_lock(
     with pytest.raises(UserError, match=r"still going on \(process unknown\)"):
         FolderLock().take(tmp_path)
     lock.release()
-
-
-def test_the_plan_of_a_run_grows(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        plan.write(tmp_path, [Planned(name, "g", "", 0)], {}, {})
-    assert list(plan.read(tmp_path)) == ["a", "b"]
