@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What the SDK raises when the service itself failed; it is not imported to find that out.
 SERVICE_FAILURES = frozenset({"SandboxUnavailableError", "SandboxResourceExhaustedError"})
 
-Status = Literal["", "infra", "low reward"]
+Status = Literal["", "infra", "low reward", "subtest lost"]
 STOPPED = "stopped"  # in the run's folder, made by the item that ends the run
 
 
@@ -125,7 +125,9 @@ def _status(
 ) -> Status:
     """What the phase is called, where that is not pytest's own word; the report is made to fit."""
     if call.excinfo is None:
-        return ""
+        none = recorded.rewarded and recorded.reward is None  # the test said so itself
+        lost = call.when == "call" and recorded.infrastructure and not none
+        return "subtest lost" if lost else ""
     error = call.excinfo.value
     if isinstance(error, EndpointError) and "rollout" in getattr(item, "fixturenames", ()):
         _stop(item, error, report)

@@ -166,8 +166,6 @@ class Controller:
             return "low reward", "r", "LOW REWARD"
         if "replayed" in told and report.passed and report.when == "call":
             return "replayed", "p", "REPLAYED"
-        if report.passed and report.when == "call" and sample_id(report.nodeid) in self._lost:
-            return "", "", ""  # a subtest was lost, and has said so: the item has not failed
         return None
 
     # The verdict

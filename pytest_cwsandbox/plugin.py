@@ -15,7 +15,7 @@ from pytest_cwsandbox import (
     resume,
     rollout_fixture,
 )
-from pytest_cwsandbox.controller import Controller, XdistHooks
+from pytest_cwsandbox.controller import Controller, XdistHooks, told_by
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.gates import RunGates
 from pytest_cwsandbox.options import add_options
@@ -140,6 +140,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     recording.begin(item)
+
+
+@pytest.hookimpl(tryfirst=True)  # in workers too: pytest would fail the item of a failed subtest
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    lost = report.passed and told_by(report).get("status") == "subtest lost"
+    return ("", "", "") if lost else None
 
 
 @pytest.hookimpl(wrapper=True)
