@@ -20,7 +20,7 @@ from pytest_cwsandbox.runs import journal, plan, provenance, summary
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 from pytest_cwsandbox.runs.journal import Entry
 from pytest_cwsandbox.runs.provenance import Provenance
-from pytest_cwsandbox.runs.redaction import HIDDEN
+from pytest_cwsandbox.runs.secret_forms import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
