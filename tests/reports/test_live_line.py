@@ -38,6 +38,19 @@ def test_sample(record_reward, number):
     record_reward(float(number % 4 > 0))
 """
 
+SLOW_TO_STOP = """
+import time
+from pathlib import Path
+
+import pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def slow_to_stop():
+    yield
+    while not Path("go").exists():
+        time.sleep(0.01)
+"""
+
 
 def open_terminal(
     folder: Path,
@@ -122,6 +135,21 @@ def test_ctrl_c_gives_the_row_back(folder: Path) -> None:
         assert terminal.wait_for_end() == pytest.ExitCode.INTERRUPTED
         assert terminal.region is None
         assert "samples, pass rate" not in "\n".join(terminal.lines)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_after_ctrl_c_the_line_says_that_the_run_is_stopping(
+    folder: Path, distribution: str
+) -> None:
+    (folder / "conftest.py").write_text(SLOW_TO_STOP)
+    with open_terminal(folder, *DISTRIBUTIONS[distribution]) as terminal:
+        terminal.wait_for(lambda: bool(re.search("[4-7]/8", terminal.bottom)))
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for(lambda: terminal.bottom.endswith(", stopping"))
+        go(folder)
+        assert terminal.wait_for_end() == pytest.ExitCode.INTERRUPTED
+        assert terminal.region is None
+        assert "stopping" not in "\n".join(terminal.lines)
 
 
 def test_pytest_exit_gives_the_row_back(folder: Path) -> None:

@@ -157,6 +157,7 @@ def test_the_time_left_follows_from_what_was_run_and_not_replayed() -> None:
     assert tally.line(110.0, 3) == (
         "cwsandbox: 10/20 samples, pass rate 100.0%, infra 0, sandboxes 3, ETA 20s"
     )
+    assert "sandboxes" not in tally.line(110.0, 0)
 
 
 @pytest.mark.parametrize(
