@@ -65,8 +65,19 @@ def write(file: Path, baseline: Baseline) -> None:
         raise UserError(f"{file}: cannot be written: {error.strerror}") from error
 
 
+def is_one(file: Path) -> bool:
+    """Whether the file begins as one of ``write`` does."""
+    try:
+        with file.open("rb") as stream:
+            return json.dumps(KIND).encode() in stream.readline(1024) + stream.readline(1024)
+    except OSError:
+        return False  # whoever reads it says why
+
+
 def read(file: Path) -> Baseline:
     """Read what ``write`` wrote; raises ``ProblemFileError`` for anything else."""
+    if file.is_dir():
+        raise ProblemFileError(f"{file}: is a run's folder and no baseline; {REMEDY}")
     try:
         content = json.loads(file.read_bytes(), object_pairs_hook=_once, parse_int=_number)
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast, get_args
 
 from pytest_cwsandbox.errors import ProblemFileError, UserError
 from pytest_cwsandbox.outcome import SampleRecord
-from pytest_cwsandbox.runs import lines
+from pytest_cwsandbox.runs import baseline, lines
 from pytest_cwsandbox.runs.redaction import redact
 
 if TYPE_CHECKING:
@@ -215,6 +215,11 @@ def files(path: Path) -> list[Path]:
     Usually either has all. A disk that was full for a while leaves some to the merged file.
     """
     if not path.is_dir():
+        if baseline.is_one(path):
+            raise UserError(
+                f"{path}: is a baseline, which `pytest-cwsandbox compare` and "
+                "--cwsandbox-baseline read: give a run's folder or id"
+            )
         return [path]
     journals = sorted(path.glob("samples-*.jsonl"), key=lines.natural)
     merged = path / MERGED

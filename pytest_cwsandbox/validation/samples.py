@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.problems.rows import read_rows
 from pytest_cwsandbox.rollouts.scripted import NOT_A_MODEL, is_scripted
-from pytest_cwsandbox.runs import journal, plan
+from pytest_cwsandbox.runs import baseline, journal, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,6 +69,8 @@ def read_samples(path: Path, group: str = "", *, warn: Callable[[str], None]) ->
     A run's folder may be that of a run that crashed. ``group`` takes one group of a run. Raises
     ``UserError``, naming file, line and field.
     """
+    if baseline.is_one(path):
+        return _of_run(path, group, warn)  # which says what it is
     rows = [] if path.is_dir() else read_rows(path)
     if path.is_dir() or "schema" in rows[0]:
         return _of_run(path, group, warn)

@@ -78,6 +78,22 @@ def test_a_baseline_of_nothing_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "baseline.json").exists()
 
 
+@pytest.mark.parametrize("name", ["report", "preflight", "baseline"])
+def test_what_reads_runs_knows_a_baseline_when_it_sees_one(tmp_path: Path, name: str) -> None:
+    record_run(tmp_path, "20260101-000000-a", [1.0, 0.0])
+    command(tmp_path, "baseline", "latest", "-o", "baseline.json")
+    output = ["-o", "other.json"] if name == "baseline" else []
+    done = command(tmp_path, name, "baseline.json", *output)
+    assert done.returncode == 2
+    assert "baseline.json: is a baseline" in " ".join(done.stderr.split())
+
+
+def test_a_run_is_no_baseline(tmp_path: Path) -> None:
+    record_run(tmp_path, "run", [1.0])
+    with pytest.raises(ProblemFileError, match="is a run's folder and no baseline; write one"):
+        baseline.read(tmp_path / ".cwsandbox/runs/run")
+
+
 def test_runs_and_baselines_are_compared_alike(tmp_path: Path) -> None:
     record_run(tmp_path, "first", [1.0] * 12)
     record_run(tmp_path, "second", [0.0] * 6 + [1.0] * 5 + [None, 1.0])
