@@ -15,7 +15,8 @@ from pytest_cwsandbox import (
     resume,
     rollout_fixture,
 )
-from pytest_cwsandbox.controller import Controller, XdistHooks, told_by
+from pytest_cwsandbox.controller import Controller, XdistHooks
+from pytest_cwsandbox.counting import told_by
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.gates import RunGates
 from pytest_cwsandbox.options import add_options
