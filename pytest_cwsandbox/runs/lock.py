@@ -64,6 +64,7 @@ class FolderLock:
     def release(self) -> None:
         """Let go of the folder, and leave nothing in it."""
         if self._file is not None and self._stream is not None:
-            self._file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # whoever took the folder away took the file too
+                self._file.unlink(missing_ok=True)
             self._stream.close()
             self._file = self._stream = None

@@ -233,14 +233,24 @@ def test_a_later_reward_replaces_a_lost_one(pytester: pytest.Pytester, run: Run)
     assert run().ret == 0
 
 
-def test_results_that_cannot_be_written_are_said_in_a_line(
+def test_results_that_cannot_be_written_any_more_are_said_in_a_line(
     pytester: pytest.Pytester, run: Run
 ) -> None:
-    pytester.makepyfile("def test_sample(record_reward): record_reward(1.0)")
-    result = run("--cwsandbox-report-dir=/dev/null/x")
+    pytester.makepyfile(
+        """
+        import pathlib, shutil
+
+        def test_sample(record_reward):
+            runs = pathlib.Path("out")
+            shutil.rmtree(runs)
+            runs.write_text("")
+            record_reward(1.0)
+        """
+    )
+    result = run("--cwsandbox-report-dir=out")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["*1/1*", "cwsandbox: the results could not be written to /dev/null/x/*Not a directory*"]
+        ["*1/1*", "cwsandbox: the results could not be written to */out/*Not a directory*"]
     )
 
 
