@@ -20,6 +20,7 @@ from pytest_cwsandbox.grading.names import (
 from pytest_cwsandbox.grading.secrecy import check_expected
 from pytest_cwsandbox.grading.split import Splitter
 from pytest_cwsandbox.problems.entry_point import infer_entry_point
+from pytest_cwsandbox.problems.parsing import parsing
 
 if TYPE_CHECKING:
     from pytest_cwsandbox.grading.split import Check
@@ -46,7 +47,8 @@ def read_tests(problem: Problem, *, held_out: bool = False) -> Tests:
     if not texts:
         raise ConfigurationError(f"problem {problem.id} has no tests: nothing could be graded")
     try:
-        return _read(problem, texts)
+        with parsing():
+            return _read(problem, texts)
     except ConfigurationError as error:
         raise ConfigurationError(f"problem {problem.id}: {error}") from None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError
+from pytest_cwsandbox.problems.parsing import parsing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,8 +26,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def parse(source: str, where: str) -> list[ast.stmt]:
     """The statements of a problem's text; raises ``ConfigurationError`` that names ``where``."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with parsing():
             return ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigurationError(f"{where} cannot be parsed: {error}; mend the problem") from None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-import warnings
 from collections import Counter
 from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.problems.parsing import parsing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,8 +53,7 @@ def infer_entry_point(
 
 
 def _parse(source: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in a problem's code are not the user's
+    with parsing():
         try:
             return ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # 3.11: NUL is a ValueError

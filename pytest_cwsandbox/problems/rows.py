@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_cwsandbox.errors import ProblemFileError
+from pytest_cwsandbox.problems.parsing import parsing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,8 +92,7 @@ class Row:
             self.fail(f'field "{name}" holds half of a surrogate pair, which is no text')
 
     def _parse(self, name: str, number: int, source: str) -> ast.Module:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in an assert warns; that is the dataset's affair
+        with parsing():
             try:
                 return ast.parse(source)
             except SyntaxError as error:

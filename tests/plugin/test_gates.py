@@ -53,17 +53,25 @@ def test_each_gate_gets_its_line_and_one_that_is_missed_fails_the_run(
     )
 
 
+NO_THRESHOLDS = ("-1", "1.5", "abc", "nan", "g=2", "=0.5", "0.5,", "")
+
+
 @pytest.mark.parametrize("option", ["min-pass-rate", "min-pass-rate-lower"])
 @pytest.mark.parametrize(
-    "value", ["-1", "1.5", "abc", "nan", "g=2", "=0.5", "g=0.1,g=0.2", "0.5,0.6", "0.5,", ""]
+    ("value", "message"),
+    [
+        *((bad, " must be a number from 0 to 1, or GROUP=") for bad in NO_THRESHOLDS),
+        ("g=0.1,g=0.2", ": g is named twice in 'g=0.1,g=0.2'"),
+        ("0.5,0.6", ": a number for all samples is there twice in '0.5,0.6'"),
+    ],
 )
 def test_a_bad_threshold_is_a_usage_error_before_anything_runs(
-    pytester: pytest.Pytester, option: str, value: str
+    pytester: pytest.Pytester, option: str, value: str, message: str
 ) -> None:
     pytester.makepyfile("def test_plain(): print('it ran')")
     result = pytester.runpytest_inprocess("-s", "-p", "no:xdist", f"--cwsandbox-{option}={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--cwsandbox-{option} must be a number from 0 to 1, or GROUP=*"])
+    result.stderr.fnmatch_lines([f"*--cwsandbox-{option}{message}*"])
     result.stdout.no_fnmatch_line("*it ran*")
 
 
