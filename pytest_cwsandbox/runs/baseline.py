@@ -15,6 +15,7 @@ from pytest_cwsandbox.errors import ProblemFileError, UserError
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.runs.lines import natural
 from pytest_cwsandbox.runs.redaction import redact
+from pytest_cwsandbox.runs.schema import check_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,13 +89,10 @@ def read(file: Path) -> Baseline:
         raise ProblemFileError(f"{file}: no baseline, not valid JSON: {error}; {REMEDY}") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise ProblemFileError(f'{file}: no baseline, it has no "kind": "{KIND}"; {REMEDY}')
-    schema = content.get("schema")
-    if type(schema) is not int or schema != SCHEMA:
-        newer = type(schema) is int and schema > SCHEMA
-        raise ProblemFileError(
-            f"{file}: schema {schema!r:.20}, and this version of pytest-cwsandbox reads schema "
-            f"{SCHEMA}: {'upgrade it' if newer else REMEDY}"
-        )
+    try:
+        check_schema(content.get("schema"), SCHEMA, remedy=REMEDY)
+    except ValueError as error:
+        raise ProblemFileError(f"{file}: {error}") from None
     groups = content.get("groups")
     if not (isinstance(groups, dict) and all(isinstance(of, dict) for of in groups.values())):
         raise ProblemFileError(f'{file}: "groups" must hold the samples of each; {REMEDY}')

@@ -15,6 +15,7 @@ from pytest_cwsandbox.errors import ProblemFileError, UserError
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.runs import baseline, lines
 from pytest_cwsandbox.runs.redaction import redact
+from pytest_cwsandbox.runs.schema import check_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -108,14 +109,9 @@ class Entry:
     @classmethod
     def from_json(cls, row: dict[str, object]) -> Self:
         """Build from ``to_json``'s form; ``TypeError`` or ``ValueError`` for any other."""
-        schema = row.get("schema")
-        if type(schema) is not int:
+        if "schema" not in row:
             raise ValueError('no sample of a run: it has no "schema"')
-        if schema != SCHEMA:
-            raise ValueError(
-                f"schema {schema}, and this version of pytest-cwsandbox reads schema {SCHEMA}: "
-                + ("upgrade it" if schema > SCHEMA else "use the version that wrote the run")
-            )
+        check_schema(row["schema"], SCHEMA, remedy="use the version that wrote the run")
         for name, kind in _TYPES.items():
             if name not in row:
                 raise TypeError(f'missing field "{name}"')

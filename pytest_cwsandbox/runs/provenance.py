@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self, cast
 from pytest_cwsandbox.errors import ProblemFileError
 from pytest_cwsandbox.runs import plan
 from pytest_cwsandbox.runs.redaction import redact, redacted
+from pytest_cwsandbox.runs.schema import check_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,14 +115,7 @@ class Provenance:
     @classmethod
     def from_json(cls, row: dict[str, object]) -> Self:
         """Build from ``to_json``'s form; ``TypeError`` or ``ValueError`` for any other."""
-        schema = row.get("schema")
-        if type(schema) is not int:
-            raise ValueError('it has no "schema"')
-        if schema != SCHEMA:
-            raise ValueError(
-                f"schema {schema}, and this version of pytest-cwsandbox reads schema {SCHEMA}: "
-                + ("upgrade it" if schema > SCHEMA else "use the version that wrote the run")
-            )
+        check_schema(row.get("schema"), SCHEMA, remedy="use the version that wrote the run")
         known = {each.name for each in fields(cls)}
         if strange := sorted(row.keys() - known):
             raise TypeError(f'unknown field "{strange[0]}"')
