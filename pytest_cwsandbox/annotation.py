@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from pytest_cwsandbox.errors import EndpointError, InfrastructureError, UserError, one_line
+from pytest_cwsandbox.items import goal_of, group_of
 from pytest_cwsandbox.parametrize import FIXTURES
 from pytest_cwsandbox.recording import (
     FINDING,
@@ -16,8 +17,6 @@ from pytest_cwsandbox.recording import (
     Recorded,
     conclude,
     entry_of,
-    goal_of,
-    group_of,
     of,
 )
 from pytest_cwsandbox.runs.identity import RUN

@@ -12,7 +12,8 @@ from pytest_cwsandbox import backend, runner, tags
 from pytest_cwsandbox.annotation import STOPPED
 from pytest_cwsandbox.counting import Counted, told_by
 from pytest_cwsandbox.errors import HarnessError, UserError
-from pytest_cwsandbox.recording import runs_tests, unwritable
+from pytest_cwsandbox.items import runs_tests
+from pytest_cwsandbox.recording import unwritable
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs import journal, plan, summary
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE, UNFINISHED, Decision

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from pytest_cwsandbox.errors import UserError
-from pytest_cwsandbox.recording import runs_tests
+from pytest_cwsandbox.items import runs_tests
 from pytest_cwsandbox.runs import baseline, journal, plan
 from pytest_cwsandbox.runs.comparison import compare
 from pytest_cwsandbox.runs.gate import decide

@@ -10,7 +10,9 @@ from pytest_cwsandbox import (
     annotation,
     backend,
     fixtures,
+    items,
     parametrize,
+    planning,
     recording,
     resume,
     rollout_fixture,
@@ -58,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lock.release)
     run = config.stash[RUN] = _run(config, settings, lock, notes)
     _replay(config, settings)
-    if recording.runs_tests(config) and not config.option.help:
+    if items.runs_tests(config) and not config.option.help:
         config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
     if settings.explicit and not (config.option.collectonly or config.option.help):
         try:
@@ -80,7 +82,7 @@ def _run(config: pytest.Config, settings: Settings, lock: FolderLock, notes: lis
 
     What only shows what a run would do continues none, and so leaves its files as they are.
     """
-    if not (settings.resume and recording.runs_tests(config)):
+    if not (settings.resume and items.runs_tests(config)):
         return Run.new(settings.report_dir)
     try:
         folder = resume.reopen(settings.resume, settings.report_dir, lock, notes.append)
@@ -90,7 +92,7 @@ def _run(config: pytest.Config, settings: Settings, lock: FolderLock, notes: lis
 
 
 def _replay(config: pytest.Config, settings: Settings) -> None:
-    if settings.resume and recording.runs_tests(config):
+    if settings.resume and items.runs_tests(config):
         replay = resume.Replay(config.stash[RUN].folder)
         config.pluginmanager.register(replay, "cwsandbox-replay")
 
@@ -135,7 +137,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist's worker says that it has collected
 def pytest_collection_finish(session: pytest.Session) -> None:
-    recording.write_plan(session)
+    planning.write_plan(session)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,7 +7,7 @@ report, ``report.cwsandbox``, carries what the controller needs; it crosses xdis
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, SupportsFloat
 
@@ -15,26 +15,24 @@ import pytest
 
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.findings import Finding
+from pytest_cwsandbox.items import about, goal_of, group_of, number_of, runs_tests
 from pytest_cwsandbox.outcome import Outcome, SampleRecord, Verdict
-from pytest_cwsandbox.parametrize import Marked, marker
-from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.rollouts.scripted import CANNOT
-from pytest_cwsandbox.rollouts.tasks import Task
 from pytest_cwsandbox.rollouts.trajectory import StopReason
-from pytest_cwsandbox.runs import journal, plan
+from pytest_cwsandbox.runs import journal
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.runs.journal import Entry
-from pytest_cwsandbox.runs.plan import Planned
 from pytest_cwsandbox.runs.redaction import sample_id
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from pytest_cwsandbox.problems import Problem
+    from pytest_cwsandbox.rollouts.tasks import Task
     from pytest_cwsandbox.rollouts.trajectory import Trajectory
     from pytest_cwsandbox.runs.journal import Ending, State
 
-SAMPLED = frozenset({"rollout", "record_reward"})  # an item with one of these may be a sample
 ROLLOUT_METRICS = (
     "turns",
     "tool_calls",
@@ -144,7 +142,7 @@ def record(
     Raises ``ValueError`` for NaN and infinity, ``ConfigurationError`` for metadata and details that
     are no texts, and notes nothing then.
     """
-    about = _texts(metadata)
+    texts = _texts(metadata)
     if not isinstance(detail, str):
         raise ConfigurationError(f"record_reward: detail must be a text, got {_kind(detail)}")
     recorded = of(item)
@@ -161,7 +159,7 @@ def record(
     recorded.rewarded = True
     lost = recorded.detail or "the test recorded None"
     recorded.infrastructure = lost if recorded.reward is None else ""
-    recorded.metadata = about
+    recorded.metadata = texts
     recorded.grader, recorded.completion, recorded.held_out = "", "", False
     for graded in recorded.graded:
         if value is not None and graded.outcome is value:
@@ -192,43 +190,6 @@ def _texts(metadata: object) -> dict[str, str]:
 
 def _kind(value: object) -> str:
     return type(value).__name__
-
-
-def write_plan(session: pytest.Session) -> None:
-    """Write down which samples were collected; the first process of the run does."""
-    run = session.config.stash[RUN]
-    if run.worker not in {"main", "gw0"} or not runs_tests(session.config):
-        return
-    if session.testsfailed and not session.config.option.continue_on_collection_errors:
-        return  # pytest runs nothing
-    if run.orphaned:
-        return  # the folder may by now be of a run that continues this one
-    planned = []
-    problems: dict[str, Problem] = {}
-    tasks: dict[str, dict[str, object]] = {}
-    for item in session.items:
-        if SAMPLED.isdisjoint(getattr(item, "fixturenames", ())):
-            continue
-        goal = goal_of(item)
-        if isinstance(goal, Problem):
-            problems[goal.id] = goal
-        if isinstance(goal, Task):
-            tasks[goal.id] = asdict(goal)
-        name = goal.id if goal else ""
-        node = sample_id(item.nodeid)
-        planned.append(Planned(node, group_of(item, goal), name, _number(item)))
-    if not (planned or run.folder.is_dir()):  # it is there when a run is continued
-        return
-    try:
-        plan.write(run.folder, planned, problems, tasks)
-    except OSError as error:
-        session.config.stash[TROUBLE] = unwritable(run.folder, error)
-
-
-def runs_tests(config: pytest.Config) -> bool:
-    """Whether this run is for running tests, and not only for showing what it would do."""
-    option = config.option
-    return not (option.collectonly or option.setuponly or option.setupplan)
 
 
 def trajectory_id(item: pytest.Item) -> str:
@@ -366,13 +327,13 @@ def _sample(item: pytest.Item, recorded: Recorded) -> SampleRecord:
         id=sample_id(item.nodeid),
         group=group_of(item, goal),
         problem=recorded.problem or (goal.id if goal else ""),
-        sample=_number(item),
+        sample=number_of(item),
         reward=reward,
         verdict=_lost_by(recorded) if recorded.infrastructure else recorded.verdict,
         detail=recorded.infrastructure or recorded.detail,
         seconds=round(recorded.seconds, 4),
         worker=item.config.stash[RUN].worker,
-        metadata={**_about(goal), **recorded.metadata},
+        metadata={**about(goal), **recorded.metadata},
         grader=recorded.grader,
         completion=recorded.completion,
         held_out=recorded.held_out,
@@ -380,40 +341,7 @@ def _sample(item: pytest.Item, recorded: Recorded) -> SampleRecord:
     )
 
 
-def _about(goal: Problem | Task | None) -> dict[str, str]:
-    if goal is None:
-        return {}
-    return {name: value for name in ("source", "split") if (value := getattr(goal, name))}
-
-
 def _lost_by(recorded: Recorded) -> str:
     """Why there is no reward: the endpoint's failure is told from that of the sandboxes."""
     by_model = recorded.verdict == StopReason.MODEL_ERROR.value
     return recorded.verdict if by_model else Verdict.INFRASTRUCTURE_ERROR.value
-
-
-def _parameters(item: pytest.Item) -> dict[str, object]:
-    callspec = getattr(item, "callspec", None)
-    return dict(callspec.params) if callspec else {}
-
-
-def _number(item: pytest.Item) -> int:
-    number = _parameters(item).get("sample")
-    return number if isinstance(number, int) and not isinstance(number, bool) else 0
-
-
-def goal_of(item: pytest.Item) -> Problem | Task | None:
-    """The item's problem or task; a test may have parameters of these names that are not ours."""
-    given = _parameters(item)
-    goals = (given.get("problem"), given.get("task"))
-    return next((goal for goal in goals if isinstance(goal, Problem | Task)), None)
-
-
-def group_of(item: pytest.Item, goal: Problem | Task | None) -> str:
-    """``source/test function``, or ``source/NAME`` where the marker names the group."""
-    name = getattr(item, "originalname", None) or item.name
-    mark = marker(item)
-    if mark is not None:
-        name = Marked.of(mark).group or name
-    source = goal.source if goal and mark else item.path.stem
-    return f"{source}/{name}"

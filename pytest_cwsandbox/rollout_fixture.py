@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 import pytest
 
-from pytest_cwsandbox import recording, tags
+from pytest_cwsandbox import items, recording, tags
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.rollouts.model import ModelOptions
@@ -220,7 +220,7 @@ class _Episode:
             policy, self.goal, self.options, annotations={tags.TEST_ANNOTATION: self.item.nodeid}
         )
         trajectory = replace(trajectory, metadata={**trajectory.metadata, "sample": self.sample})
-        group = recording.group_of(self.item, self.goal)
+        group = items.group_of(self.item, self.goal)
         run = self.item.config.stash[RUN]
         append(
             run.folder,

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.options import Reader
+from pytest_cwsandbox.reader import Reader
 from pytest_cwsandbox.rollouts.limits import EpisodeLimits
 from pytest_cwsandbox.rollouts.model import ModelOptions
 from pytest_cwsandbox.rollouts.scripted import is_scripted
