@@ -8,7 +8,12 @@ from pathlib import Path
 import click
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.cli.shared import backend_options, users_mistakes
+from pytest_cwsandbox.cli.shared import (
+    backend_options,
+    concurrency_option,
+    retries_option,
+    users_mistakes,
+)
 from pytest_cwsandbox.options import SIZE_WANTED, read_size
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 
@@ -26,13 +31,7 @@ def doctor(backend: str, auth: str | None, base_url: str, image: str) -> None:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Sandboxes at once.",
-)
+@concurrency_option
 @click.option("--held-out", is_flag=True, help="Use challenge_test_list as well as test_list.")
 @click.option(
     "--cpu-limit",
@@ -51,13 +50,7 @@ def doctor(backend: str, auth: str | None, base_url: str, image: str) -> None:
 @click.option(
     "--memory-limit", default="1GiB", show_default=True, help="Memory that a program may use."
 )
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    help="Fresh sandboxes to try after one failed.",
-)
+@retries_option
 @backend_options
 def grade(  # noqa: PLR0913 - one parameter per option
     file: Path,

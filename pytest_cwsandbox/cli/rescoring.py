@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.cli.shared import backend_options, say, users_mistakes, warn
+from pytest_cwsandbox.cli.shared import (
+    backend_options,
+    concurrency_option,
+    retries_option,
+    say,
+    users_mistakes,
+    warn,
+)
 from pytest_cwsandbox.options import SIZE_WANTED, read_size
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE
 from pytest_cwsandbox.runs.location import locate
@@ -33,21 +40,9 @@ STOPPED = 130  # as shells have it for Ctrl-C
     metavar="PATH",
     help="The new run's folder.  [default: RUN-rescored, beside it]",
 )
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Sandboxes at once.",
-)
+@concurrency_option
 @click.option("--held-out", is_flag=True, help="Use challenge_test_list for every sample.")
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    help="Fresh sandboxes to try after one failed.",
-)
+@retries_option
 @click.option("--cpu-limit", type=click.IntRange(min=1), help="CPU seconds.  [default: the run's]")
 @click.option(
     "--wall-limit",

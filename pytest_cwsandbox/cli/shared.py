@@ -74,3 +74,19 @@ def backend_options(command: Callable[..., None]) -> Callable[..., None]:
     """As ``service_options``, and the ``image`` of sandboxes that the command starts."""
     image = click.option("--image", default="", help="Container image of the sandboxes.")
     return service_options(image(command))
+
+
+concurrency_option = click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Sandboxes at once.",
+)
+retries_option = click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Fresh sandboxes to try after one failed.",
+)
