@@ -105,8 +105,11 @@ def test_no_worker_outlives_the_usage_error(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
         import os, pathlib
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        pathlib.Path(f"{worker}.pid").write_text(str(os.getpid()))
+
+        def pytest_configure(config):
+            if hasattr(config, "workerinput"):
+                worker = config.workerinput["workerid"]
+                pathlib.Path(f"{worker}.pid").write_text(str(os.getpid()))
         """
     )
     result = pytester.runpytest_subprocess("-n2", "--cwsandbox-min-pass-rate=x=0.5")

@@ -35,18 +35,18 @@ def environment() -> CodeEnvironment:
     return CodeEnvironment(backend=LOCAL, tags=TAGS)
 
 
-def running() -> int:
+def running() -> list[str]:
     """Agents' sandboxes that the service has now."""
     agents = session.shared_sessions(LOCAL, TAGS).agents
-    return sum(box.status == "running" for box in agents.list().result())
+    return [str(box.sandbox_id) for box in agents.list().result() if box.status == "running"]
 
 
-def settles_at(count: int) -> bool:
-    """Whether there come to be so many; removal goes on in the background."""
+def settled(count: int) -> int:
+    """How many there are, ``count`` as soon as may be: removal goes on in the background."""
     deadline = time.monotonic() + 30
-    while running() != count and time.monotonic() < deadline:
+    while len(running()) != count and time.monotonic() < deadline:
         time.sleep(0.05)
-    return running() == count
+    return len(running())
 
 
 def test_trl_sees_two_tools_beside_reset_and_the_reward() -> None:
@@ -113,9 +113,9 @@ def test_the_sandbox_is_started_ahead_and_gone_after_the_episode(
     environment: CodeEnvironment,
 ) -> None:
     environment.reset(**ROW)
-    assert settles_at(1)
+    assert settled(1) == 1, (running(), environment.execute_code("1"), environment._lost)
     environment.get_reward()
-    assert settles_at(0)
+    assert settled(0) == 0
 
 
 def test_the_sandbox_goes_with_the_next_reset(environment: CodeEnvironment) -> None:
@@ -123,17 +123,17 @@ def test_the_sandbox_goes_with_the_next_reset(environment: CodeEnvironment) -> N
     environment.execute_code("1")
     environment.reset(**ROW)
     environment.execute_code("1")
-    assert settles_at(1)
+    assert settled(1) == 1
 
 
 def test_the_sandbox_goes_with_a_forgotten_environment(environment: CodeEnvironment) -> None:
     forgotten = CodeEnvironment(backend=LOCAL, tags=TAGS)
     forgotten.reset(**ROW)
     forgotten.execute_code("1")
-    assert settles_at(1)
+    assert settled(1) == 1
     del forgotten
     gc.collect()
-    assert settles_at(0)
+    assert settled(0) == 0
 
 
 def test_more_episodes_than_any_limit_go_on_side_by_side() -> None:
