@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.runs.identity import Run
     from pytest_cwsandbox.runs.lock import FolderLock
     from pytest_cwsandbox.settings import Settings
+    from pytest_cwsandbox.shares import Share
 
 
 class Controller:
@@ -267,12 +268,14 @@ class Controller:
 class XdistHooks:
     """Registered in the controller when xdist is there."""
 
-    def __init__(self, controller: Controller, run: Run) -> None:
+    def __init__(self, controller: Controller, run: Run, share: Share) -> None:
         self._controller = controller
         self._run = run
+        self._share = share
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         self._run.tell(node.workerinput)
+        self._share.tell(node.workerinput)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:

@@ -166,6 +166,27 @@ OPTIONS = (
     Option("pass-k", "report pass@k and pass^k for these k", "K[,K]", "number or text"),
     Option("resume", "continue a run: its folder, its id, or latest", "RUN"),
     Option(
+        "concurrency",
+        "most coroutine tests marked `problems` or `tasks` under way at once, in all processes of "
+        "the run together; 1 runs them in order (default: 32, under -n the number given there)",
+        "N",
+        "int",
+    ),
+    Option(
+        "processes",
+        "processes of `-n N`, which then means N tests under way at once: a number, or auto for "
+        "one per core (default: N processes)",
+        "auto|N",
+        "number or text",
+    ),
+    Option(
+        "max-sandboxes",
+        "most sandboxes of the run alive at once, in all its processes together (default: no "
+        "limit but the concurrency)",
+        "N",
+        "int",
+    ),
+    Option(
         "progress",
         "a live line of what is done; auto: on a terminal, and now and then elsewhere "
         "(default: auto)",

@@ -31,6 +31,7 @@ from pytest_cwsandbox.runs import location
 from pytest_cwsandbox.runs.identity import RUN, Run
 from pytest_cwsandbox.runs.lock import FolderLock
 from pytest_cwsandbox.settings import SETTINGS, Settings
+from pytest_cwsandbox.shares import SHARE, Share
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -54,11 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[RUN] = Run.from_controller(workerinput)
+        config.stash[SHARE] = Share.from_controller(workerinput)
         _replay(config, settings)
         return
     lock, notes = FolderLock(), list[str]()
     config.add_cleanup(lock.release)
     run = config.stash[RUN] = _run(config, settings, lock, notes)
+    config.stash[SHARE] = Share()
     _replay(config, settings)
     if items.runs_tests(config) and not config.option.help:
         config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
@@ -74,7 +77,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if Progress.wanted(config, settings):
         config.pluginmanager.register(Progress(config, settings, run), "cwsandbox-progress")
     if config.pluginmanager.hasplugin("xdist"):
-        config.pluginmanager.register(XdistHooks(controller, run), "cwsandbox-xdist")
+        config.pluginmanager.register(
+            XdistHooks(controller, run, config.stash[SHARE]), "cwsandbox-xdist"
+        )
 
 
 def _run(config: pytest.Config, settings: Settings, lock: FolderLock, notes: list[str]) -> Run:

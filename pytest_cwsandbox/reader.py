@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pytest
 
@@ -153,6 +153,18 @@ class Reader:
         if not all(part.isdecimal() and int(part) >= 1 for part in parts):
             raise self._error("whole numbers of at least 1, separated by commas", value)
         return tuple(sorted({int(part) for part in parts}))
+
+    def count_or_auto(self, name: str) -> int | Literal["auto"] | None:
+        """A whole number of at least 1, or the word auto."""
+        value = self._raw(name)
+        if value is None:
+            return None
+        text = f"{value:g}" if isinstance(value, float) else str(value).strip()
+        if text == "auto":
+            return "auto"
+        if not (text.isdecimal() and int(text) >= 1):
+            raise self._error("a whole number of at least 1, or auto", value)
+        return int(text)
 
     def words(self, name: str) -> tuple[str, ...]:
         """Words, separated by commas."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 
@@ -58,6 +58,9 @@ class Settings:
     group_by: tuple[str, ...] = ()
     pass_k: tuple[int, ...] = ()
     resume: str = ""
+    concurrency: int | None = None
+    processes: int | Literal["auto"] | None = None
+    max_sandboxes: int | None = None
     progress: str = "auto"
     junit_properties: bool = True
     explicit: frozenset[str] = field(default_factory=frozenset)
@@ -108,6 +111,9 @@ class Settings:
             group_by=read.words("group-by"),
             pass_k=read.numbers("pass-k"),
             resume=read.text("resume", cls.resume),
+            concurrency=read.number("concurrency", int, at_least=1),
+            processes=read.count_or_auto("processes"),
+            max_sandboxes=read.number("max-sandboxes", int, at_least=1),
             progress=read.text("progress", cls.progress),
             junit_properties=read.text("junit-properties", "yes") == "yes",
             explicit=frozenset(read.explicit),
