@@ -16,6 +16,7 @@ from pytest_cwsandbox import (
     recording,
     resume,
     rollout_fixture,
+    sandbox_fixtures,
 )
 from pytest_cwsandbox.controller import Controller, XdistHooks
 from pytest_cwsandbox.counting import told_by
@@ -50,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hide_secrets(settings)
     config.pluginmanager.register(fixtures, "cwsandbox-fixtures")
     config.pluginmanager.register(rollout_fixture, "cwsandbox-rollout-fixture")
+    config.pluginmanager.register(sandbox_fixtures, "cwsandbox-sandbox-fixtures")
     if Junit.wanted(config, settings):
         config.pluginmanager.register(Junit(), "cwsandbox-junit")
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
