@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
     from pathlib import Path
 
-    from xdist.workermanage import WorkerController
-
     from pytest_cwsandbox.gates import RunGates
     from pytest_cwsandbox.runs.identity import Run
     from pytest_cwsandbox.runs.lock import FolderLock
     from pytest_cwsandbox.settings import Settings
-    from pytest_cwsandbox.shares import Share
 
 
 class Controller:
@@ -53,7 +50,7 @@ class Controller:
         self._swept: list[str] = []
         self._trouble = [*notes]
         self._counted = Counted(
-            run, gated=settings.gated, continued=bool(settings.resume), say=self._say
+            run, gated=settings.gated, continued=bool(settings.resume), say=self.say
         )
         self._page: Path | None = None
 
@@ -68,9 +65,13 @@ class Controller:
             try:
                 self._lock.take(folder)
             except OSError as error:
-                self._say(unwritable(folder, error))
+                self.say(unwritable(folder, error))
 
     # Counting
+
+    def heard_of(self, nodeid: str) -> bool:
+        """Whether an item has said whether it passed."""
+        return self._counted.heard_of(nodeid)
 
     @pytest.hookimpl(tryfirst=True)  # as pytest's own counting, before anybody changes the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -171,7 +172,7 @@ class Controller:
         try:
             self._write(int(session.exitstatus))
         except OSError as error:
-            self._say(unwritable(self._run.folder, error))
+            self.say(unwritable(self._run.folder, error))
         self._summarise_step(int(session.exitstatus))
         return result
 
@@ -196,9 +197,9 @@ class Controller:
         try:
             self._page = html.write_report(self._run.folder, exit_status=exit_status)
         except (OSError, UserError) as error:
-            self._say(f"{html.REPORT} could not be written: {error}")
+            self.say(f"{html.REPORT} could not be written: {error}")
         except Exception as error:  # noqa: BLE001 - whatever a page fails at, the verdict stands
-            self._say(f"{html.REPORT} could not be written: {_bug(error)}")
+            self.say(f"{html.REPORT} could not be written: {_bug(error)}")
 
     def _summarise_step(self, exit_status: int) -> None:
         from pytest_cwsandbox.reports import github
@@ -214,11 +215,12 @@ class Controller:
                 exit_status=exit_status,
             )
         except OSError as error:
-            self._say(f"{github.VARIABLE}: {error.filename} cannot be written: {error.strerror}")
+            self.say(f"{github.VARIABLE}: {error.filename} cannot be written: {error.strerror}")
         except Exception as error:  # noqa: BLE001 - as for the page
-            self._say(f"{github.VARIABLE}: nothing could be written: {_bug(error)}")
+            self.say(f"{github.VARIABLE}: nothing could be written: {_bug(error)}")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Tell people at the end."""
         if line not in self._trouble:
             self._trouble.append(line)
 
@@ -263,28 +265,6 @@ class Controller:
             (self._run.folder / STOPPED).unlink(missing_ok=True)
         scripted.stop(self._run.folder)
         runner.stop(self._run.folder)
-
-
-class XdistHooks:
-    """Registered in the controller when xdist is there."""
-
-    def __init__(self, controller: Controller, run: Run, share: Share) -> None:
-        self._controller = controller
-        self._run = run
-        self._share = share
-
-    def pytest_configure_node(self, node: WorkerController) -> None:
-        self._run.tell(node.workerinput)
-        self._share.tell(node.workerinput)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        self._controller.begin(ids)
-
-    def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
-        if error:
-            worker = node.workerinput["workerid"]
-            self._controller.sweep([tags.run_tag(self._run.id), tags.worker_tag(worker)])
 
 
 def _bug(error: Exception) -> str:

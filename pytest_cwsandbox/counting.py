@@ -135,6 +135,10 @@ class Counted:
         """Whether the item of this report had said all before."""
         return sample_id(report.nodeid) in self.entries
 
+    def heard_of(self, nodeid: str) -> bool:
+        """Whether a report said whether the item passed."""
+        return sample_id(nodeid) in self._checks.keys() | self._skipped
+
     # From the journals
 
     def complete(self) -> None:

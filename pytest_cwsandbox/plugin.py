@@ -13,12 +13,13 @@ from pytest_cwsandbox import (
     items,
     parametrize,
     planning,
+    processes,
     recording,
     resume,
     rollout_fixture,
     sandbox_fixtures,
 )
-from pytest_cwsandbox.controller import Controller, XdistHooks
+from pytest_cwsandbox.controller import Controller
 from pytest_cwsandbox.counting import told_by
 from pytest_cwsandbox.errors import UserError
 from pytest_cwsandbox.gates import RunGates
@@ -33,6 +34,7 @@ from pytest_cwsandbox.runs.identity import RUN, Run
 from pytest_cwsandbox.runs.lock import FolderLock
 from pytest_cwsandbox.settings import SETTINGS, Settings
 from pytest_cwsandbox.shares import SHARE, Share
+from pytest_cwsandbox.workers import XdistHooks
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -42,6 +44,12 @@ HEADER = pytest.StashKey[str]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before xdist makes workers of `-n N`
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    processes.spread(config)
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     lock, notes = FolderLock(), list[str]()
     config.add_cleanup(lock.release)
     run = config.stash[RUN] = _run(config, settings, lock, notes)
-    config.stash[SHARE] = Share()
+    config.stash[SHARE] = processes.share(config, settings)
     _replay(config, settings)
     if items.runs_tests(config) and not config.option.help:
         config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
@@ -80,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config, settings, run), "cwsandbox-progress")
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(
-            XdistHooks(controller, run, config.stash[SHARE]), "cwsandbox-xdist"
+            XdistHooks(config, controller, run, config.stash[SHARE]), "cwsandbox-xdist"
         )
 
 
@@ -127,8 +135,10 @@ def _prepare(config: pytest.Config, settings: Settings) -> str:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    header = config.stash.get(HEADER, "")
-    return [f"cwsandbox: {line}" for line in header.splitlines()]
+    lines = config.stash.get(HEADER, "").splitlines()
+    if how := processes.header(config):
+        lines.append(how)
+    return [f"cwsandbox: {line}" for line in lines]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,7 +13,7 @@ from pytest_cwsandbox import recording
 from pytest_cwsandbox.runs.redaction import redact_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Collection, Generator
 
     from pytest_cwsandbox.outcome import SampleRecord
     from pytest_cwsandbox.settings import Settings
@@ -35,6 +35,15 @@ class Junit:
         if call.when != "setup" and (entry := recording.entry_of(item)):
             report.user_properties.extend(properties(entry.record))
         return report
+
+
+def forget(config: pytest.Config, workers: Collection[object]) -> None:
+    """Leave out the test cases that these workers began and that others ran from the start."""
+    for plugin in config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "LogXML" and hasattr(plugin, "node_reporters_ordered"):
+            begun = [key for key in plugin.node_reporters if key[1] in workers]
+            for key in begun:
+                plugin.node_reporters_ordered.remove(plugin.node_reporters.pop(key))
 
 
 def properties(record: SampleRecord) -> list[tuple[str, object]]:
