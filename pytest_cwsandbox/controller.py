@@ -10,17 +10,19 @@ import pytest
 
 from pytest_cwsandbox import backend, runner, tags
 from pytest_cwsandbox.annotation import STOPPED
-from pytest_cwsandbox.counting import Counted, told_by
+from pytest_cwsandbox.counting import Counted
 from pytest_cwsandbox.errors import HarnessError, UserError
+from pytest_cwsandbox.first_use import FIRST_USE
 from pytest_cwsandbox.items import runs_tests
 from pytest_cwsandbox.recording import unwritable
+from pytest_cwsandbox.report_hooks import ReportHooks
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs import journal, plan, summary
 from pytest_cwsandbox.runs.gate import INCONCLUSIVE, UNFINISHED, Decision
 from pytest_cwsandbox.runs.summary import summarise_run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_cwsandbox.gates import RunGates
@@ -52,6 +54,7 @@ class Controller:
         self._counted = Counted(
             run, gated=settings.gated, continued=bool(settings.resume), say=self.say
         )
+        self.reports = ReportHooks(self._counted)
         self._page: Path | None = None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -72,25 +75,6 @@ class Controller:
     def heard_of(self, nodeid: str) -> bool:
         """Whether an item has said whether it passed."""
         return self._counted.heard_of(nodeid)
-
-    @pytest.hookimpl(tryfirst=True)  # as pytest's own counting, before anybody changes the report
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._counted.note(report)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        told = told_by(report)
-        status = told.get("status", "")
-        died = self._counted.died(report)
-        if died and self._counted.ended(report):
-            return "", "", ""  # nothing is lost
-        if status == "infra" or died:
-            return "infra", "I", "INFRA"
-        if status == "low reward":
-            return "low reward", "r", "LOW REWARD"
-        if "replayed" in told and report.passed and report.when == "call":
-            return "replayed", "p", "REPLAYED"
-        return None
 
     # The verdict
 
@@ -127,6 +111,10 @@ class Controller:
         if not runs_tests(session.config):
             self._counted.entries.clear()
             return
+        first_use = session.config.stash[FIRST_USE]
+        first_use.listen(late=True)
+        if first_use.late:
+            self._counted.recount(_reports_of(session.config))
         self._counted.complete()
         self._judge(finished=finished and not self._counted.missing)
         if self._decision.missed:
@@ -265,6 +253,13 @@ class Controller:
             (self._run.folder / STOPPED).unlink(missing_ok=True)
         scripted.stop(self._run.folder)
         runner.stop(self._run.folder)
+
+
+def _reports_of(config: pytest.Config) -> Iterator[pytest.TestReport]:
+    """Those that the terminal keeps, for its own summary."""
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    for kept in terminal.stats.values() if terminal else ():
+        yield from (report for report in kept if isinstance(report, pytest.TestReport))
 
 
 def _bug(error: Exception) -> str:

@@ -71,8 +71,9 @@ class Counted:
         self._earlier = plan.read(run.folder).keys() if continued else frozenset[str]()
 
     def select(self, nodes: Iterable[str]) -> None:
-        """Know what was collected to be run."""
-        self._selected |= set(map(sample_id, nodes))
+        """Know what was collected to be run, of a run that is continued."""
+        if self._continued:
+            self._selected |= set(map(sample_id, nodes))
 
     @cached_property
     def planned(self) -> dict[str, Planned]:
@@ -96,6 +97,12 @@ class Counted:
             self._skipped.add(node)
         elif report.when == "call" or report.failed:
             self._checks[node] = not report.failed and self._checks.get(node, True)
+
+    def recount(self, reports: Iterable[pytest.TestReport]) -> None:
+        """Take all reports of the run in, of which some came before they were of use."""
+        self.lost_reports = 0
+        for report in sorted(reports, key=lambda report: report.start):
+            self.note(report)
 
     def _note_end(self, node: str, told: Told) -> None:
         """What the last report of an item tells."""
@@ -186,8 +193,8 @@ class Counted:
                 f"{missing} of {len(self.planned)} planned samples did not run; continue with "
                 f"--cwsandbox-resume={self._run.id}"
             )
-        kept = len(self.entries.keys() - self._selected)
-        if kept and self._continued:
+        kept = len(self.entries.keys() - self._selected) if self._continued else 0
+        if kept:
             self._say(f"{kept} samples of the journal are not selected now; they are kept")
 
     def _say_what_was_left(self, samples: set[str]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from pytest_cwsandbox import recording
+from pytest_cwsandbox.first_use import FIRST_USE
 from pytest_cwsandbox.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def record_reward(request: pytest.FixtureRequest) -> RecordReward:
     None says that the infrastructure failed. A second call replaces the first. ``metadata``
     goes with the sample, numbers and bools as texts, for ``--cwsandbox-group-by`` among others.
     """
+    request.config.stash[FIRST_USE].happen(late=True)  # if the test did not say that it uses it
 
     def record(
         value: Outcome | float | None,

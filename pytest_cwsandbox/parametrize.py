@@ -13,7 +13,7 @@ from pytest_cwsandbox.options import NAMED_SOURCES
 from pytest_cwsandbox.problems import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_cwsandbox.problems import Problem
     from pytest_cwsandbox.rollouts.tasks import Task
@@ -89,16 +89,29 @@ class Marked:
         return marked
 
 
+def is_marked(marks: Iterable[pytest.Mark | pytest.MarkDecorator]) -> bool:
+    """Whether one of these is a marker of ours."""
+    return any(mark.name in ARGUMENTS for mark in marks)
+
+
+def uses_ours(obj: object) -> bool:
+    """Whether a test function or class is marked, or is a coroutine that asks for our fixtures."""
+    obj = getattr(obj, "__func__", obj)  # of a static method
+    marks = getattr(obj, "pytestmark", [])
+    if is_marked(marks if isinstance(marks, list) else [marks]):
+        return True
+    return inspect.iscoroutinefunction(obj) and not FIXTURES.isdisjoint(
+        inspect.signature(obj).parameters
+    )
+
+
 def mark_coroutine(collector: pytest.Collector, obj: object) -> None:
     """Mark a coroutine test for pytest-asyncio if it has our marker or uses a fixture of ours."""
     if not inspect.iscoroutinefunction(obj):
         return
-    own = getattr(obj, "pytestmark", [])
-    if any(mark.name in ASYNC_MARKERS for mark in own):
+    if any(mark.name in ASYNC_MARKERS for mark in getattr(obj, "pytestmark", [])):
         return
-    marked = any(mark.name in ARGUMENTS for mark in own)
-    ours = not FIXTURES.isdisjoint(inspect.signature(obj).parameters)
-    if marked or ours or any(collector.get_closest_marker(name) for name in ARGUMENTS):
+    if uses_ours(obj) or is_marked(collector.iter_markers()):
         pytest.mark.asyncio()(obj)
 
 

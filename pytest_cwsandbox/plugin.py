@@ -1,4 +1,4 @@
-"""The pytest plugin: hooks only."""
+"""The pytest plugin: the hooks of a run. Those of its items are registered with the first use."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox import (
-    annotation,
     backend,
     fixtures,
     items,
     parametrize,
     planning,
     processes,
-    recording,
     resume,
     rollout_fixture,
     sandbox_fixtures,
 )
 from pytest_cwsandbox.controller import Controller
-from pytest_cwsandbox.counting import told_by
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.first_use import FIRST_USE, FirstUse, Hearing, Look
 from pytest_cwsandbox.gates import RunGates
+from pytest_cwsandbox.item_hooks import ItemHooks
 from pytest_cwsandbox.options import add_options
 from pytest_cwsandbox.problems import load, materialize
 from pytest_cwsandbox.provenance import RunFile, hide_secrets
@@ -60,14 +59,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(fixtures, "cwsandbox-fixtures")
     config.pluginmanager.register(rollout_fixture, "cwsandbox-rollout-fixture")
     config.pluginmanager.register(sandbox_fixtures, "cwsandbox-sandbox-fixtures")
+    first_use = config.stash[FIRST_USE] = FirstUse(config)
+    first_use.add(ItemHooks(), "cwsandbox-items")
     if Junit.wanted(config, settings):
-        config.pluginmanager.register(Junit(), "cwsandbox-junit")
+        first_use.add(Junit(), "cwsandbox-junit")
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[RUN] = Run.from_controller(workerinput)
         config.stash[SHARE] = Share.from_controller(workerinput)
         _replay(config, settings)
-        return
+    else:
+        _configure_controller(config, settings, first_use)
+    if settings.explicit:
+        first_use.happen()
+    else:
+        config.pluginmanager.register(Look(first_use), "cwsandbox-look")
+
+
+def _configure_controller(config: pytest.Config, settings: Settings, first_use: FirstUse) -> None:
     lock, notes = FolderLock(), list[str]()
     config.add_cleanup(lock.release)
     run = config.stash[RUN] = _run(config, settings, lock, notes)
@@ -81,15 +90,18 @@ def pytest_configure(config: pytest.Config) -> None:
         except UserError as error:
             raise pytest.UsageError(f"cwsandbox: {error}") from error
     gates = RunGates.of(config, settings, run)
-    config.pluginmanager.register(gates, "cwsandbox-gates")
+    if settings.gated:
+        config.pluginmanager.register(gates, "cwsandbox-gates")
     controller = Controller(settings, run, gates, lock, notes)
     config.pluginmanager.register(controller, "cwsandbox-controller")
+    first_use.add(controller.reports, "cwsandbox-reports")
     if Progress.wanted(config, settings):
-        config.pluginmanager.register(Progress(config, settings, run), "cwsandbox-progress")
+        first_use.add(Progress(config, settings, run), "cwsandbox-progress")
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(
             XdistHooks(config, controller, run, config.stash[SHARE]), "cwsandbox-xdist"
         )
+        config.pluginmanager.register(Hearing(first_use), "cwsandbox-hearing")
 
 
 def _run(config: pytest.Config, settings: Settings, lock: FolderLock, notes: list[str]) -> Run:
@@ -141,42 +153,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"cwsandbox: {line}" for line in lines]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> None:
-    """Let pytest-asyncio run coroutine tests of ours in its strict mode too."""
-    if collector.config.pluginmanager.hasplugin("asyncio"):
-        parametrize.mark_coroutine(collector, obj)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    parametrize.parametrize(metafunc, metafunc.config.stash[SETTINGS])
-
-
 @pytest.hookimpl(tryfirst=True)  # before xdist's worker says that it has collected
 def pytest_collection_finish(session: pytest.Session) -> None:
-    planning.write_plan(session)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    recording.begin(item)
-
-
-@pytest.hookimpl(tryfirst=True)  # in workers too: pytest would fail the item of a failed subtest
-def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    lost = report.passed and told_by(report).get("status") == "subtest lost"
-    return ("", "", "") if lost else None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    annotation.annotate(
-        item,
-        call,
-        report,
-        gated=item.config.stash[SETTINGS].gated,
-    )
-    return report
+    first_use = session.config.stash[FIRST_USE]
+    first_use.look_at(session.items)
+    if first_use.happened:
+        planning.write_plan(session)

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cwsandbox import backend, recording, tags
 from pytest_cwsandbox.errors import InfrastructureError, UserError, one_line
+from pytest_cwsandbox.first_use import FIRST_USE
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.settings import SETTINGS
 
@@ -31,6 +32,7 @@ class SandboxFactory(Protocol):
 
 @pytest.fixture(scope="session")
 def _cwsandbox_backend(pytestconfig: pytest.Config) -> Generator[backend.Backend]:
+    pytestconfig.stash[FIRST_USE].happen(late=True)  # if the test did not say that it uses it
     run = pytestconfig.stash[RUN]
     options = pytestconfig.stash[SETTINGS].backend_options
     try:

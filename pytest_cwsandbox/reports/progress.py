@@ -95,7 +95,7 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Registered in the controller only, and idle unless the run has samples."""
+    """Registered in the controller with the first use of ours, and idle without samples."""
 
     def __init__(self, config: pytest.Config, settings: Settings, run: Run) -> None:
         self._config = config
@@ -163,20 +163,16 @@ class Progress:
         found = self._config.pluginmanager.getplugin("terminalreporter")
         return found
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        try:
-            result = yield
-        except BaseException:  # such as Ctrl-C and pytest.exit: fixtures are still to be torn down
-            if self._tally is not None and self._live is not None:
-                self._tally.stopping = True
-                self._live.changed()
-            raise
-        self._end()
-        return result
+    def pytest_keyboard_interrupt(self) -> None:
+        """Go on to show the line, as by pytest.exit too: fixtures are still to be torn down."""
+        if self._tally is not None and self._live is not None:
+            self._tally.stopping = True
+            self._live.changed()
 
     @pytest.hookimpl(wrapper=True)  # outside of what is torn down, inside of the terminal's summary
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        if self._tally is None or not self._tally.stopping:
+            self._end()
         try:
             return (yield)
         finally:

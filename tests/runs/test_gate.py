@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox.controller import Controller
+from pytest_cwsandbox.first_use import FIRST_USE
 from pytest_cwsandbox.gates import RunGates
 from pytest_cwsandbox.outcome import SampleRecord
 from pytest_cwsandbox.runs import baseline, plan
@@ -234,17 +235,21 @@ def _ended(controller: Controller, records: Sequence[SampleRecord], *, failing: 
         if record.reward is None:
             failed += 1
             lost = {"status": "infra", "detail": "gone"}
-            controller.pytest_runtest_logreport(_report(record.id, "call", "failed", lost))
+            controller.reports.pytest_runtest_logreport(_report(record.id, "call", "failed", lost))
         else:
-            controller.pytest_runtest_logreport(_report(record.id, "call", "passed", {}))
-        controller.pytest_runtest_logreport(_report(record.id, "teardown", "passed", told))
+            controller.reports.pytest_runtest_logreport(_report(record.id, "call", "passed", {}))
+        controller.reports.pytest_runtest_logreport(_report(record.id, "teardown", "passed", told))
     if failing:
-        controller.pytest_runtest_logreport(_report("test_it.py::test_check", "call", "failed", {}))
+        controller.reports.pytest_runtest_logreport(
+            _report("test_it.py::test_check", "call", "failed", {})
+        )
     option = SimpleNamespace(collectonly=False, setuponly=False, setupplan=False)
     session = SimpleNamespace(
         testsfailed=failed,
         testscollected=len(records) + failing,
-        config=SimpleNamespace(option=option),
+        config=SimpleNamespace(
+            option=option, stash={FIRST_USE: SimpleNamespace(late=False, listen=lambda **_: None)}
+        ),
         Failed=pytest.Session.Failed,
     )
     _drive(controller.pytest_runtestloop(session))  # type: ignore[arg-type]  # all it asks for
