@@ -89,8 +89,8 @@ class Counted:
     def note(self, report: pytest.TestReport) -> None:
         """Take a report in."""
         told = told_by(report)
-        self._note_failure(report, told)
         node = sample_id(report.nodeid)
+        self._note_failure(report, node, told)
         if report.when == "teardown":
             self._note_end(node, told)
         if report.skipped:
@@ -117,9 +117,8 @@ class Counted:
         if "trouble" in told:
             self._say(told["trouble"])
 
-    def _note_failure(self, report: pytest.TestReport, told: Told) -> None:
+    def _note_failure(self, report: pytest.TestReport, node: str, told: Told) -> None:
         """Tell what is lost to infrastructure from what has failed."""
-        node = sample_id(report.nodeid)
         if "group" in told:
             self._groups[node] = told["group"]
         if told.get("status") == "infra":
@@ -135,8 +134,10 @@ class Counted:
 
     def died(self, report: pytest.TestReport) -> bool:
         """Whether its process died before or in an item of ours."""
+        if report.when != CRASHED:
+            return False
         node = sample_id(report.nodeid)
-        return report.when == CRASHED and (node in self._groups or node in self.planned)
+        return node in self._groups or node in self.planned
 
     def ended(self, report: pytest.TestReport) -> bool:
         """Whether the item of this report had said all before."""

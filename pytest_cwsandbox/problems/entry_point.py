@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.problems.parsing import parsing
+from pytest_cwsandbox.problems.parsing import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,11 +53,10 @@ def infer_entry_point(
 
 
 def _parse(source: str) -> ast.Module:
-    with parsing():
-        try:
-            return ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):  # 3.11: NUL is a ValueError
-            return ast.Module(body=[], type_ignores=[])
+    try:
+        return parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # 3.11: NUL is a ValueError
+        return ast.Module(body=[], type_ignores=[])
 
 
 def _names(node: ast.AST, *, called: bool = False) -> Iterator[tuple[str, bool]]:

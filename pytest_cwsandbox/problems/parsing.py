@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 import warnings
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,3 +25,10 @@ def parsing() -> Iterator[None]:
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in a problem's code are not the user's
         yield
+
+
+@lru_cache(maxsize=32)  # a row's asserts are looked at twice: whether they parse, what they call
+def parse(source: str) -> ast.Module:
+    """The tree, which is not to be changed; raises what ``ast.parse`` does."""
+    with parsing():
+        return ast.parse(source)

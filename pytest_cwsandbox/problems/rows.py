@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_cwsandbox.errors import ProblemFileError
-from pytest_cwsandbox.problems.parsing import parsing
+from pytest_cwsandbox.problems.parsing import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,14 +92,13 @@ class Row:
             self.fail(f'field "{name}" holds half of a surrogate pair, which is no text')
 
     def _parse(self, name: str, number: int, source: str) -> ast.Module:
-        with parsing():
-            try:
-                return ast.parse(source)
-            except SyntaxError as error:
-                self.fail(f'field "{name}" item {number} does not parse: {error.msg}')
-            except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes, deep nesting
-                reason = str(error) or type(error).__name__
-                self.fail(f'field "{name}" item {number} does not parse: {reason}')
+        try:
+            return parse(source)
+        except SyntaxError as error:
+            self.fail(f'field "{name}" item {number} does not parse: {error.msg}')
+        except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes, deep nesting
+            reason = str(error) or type(error).__name__
+            self.fail(f'field "{name}" item {number} does not parse: {reason}')
 
 
 def read_rows(path: Path) -> list[Row]:
