@@ -226,6 +226,16 @@ def check_hosted(options: BackendOptions) -> str:
     return address
 
 
+def check_elsewhere(options: BackendOptions, what: str) -> None:
+    """Raise ``BackendError`` where ``what``, on another machine, would use the local backend."""
+    if options.choose(os.environ) == "local":
+        raise BackendError(
+            f"{what}: sandboxes of the local backend are reached at 127.0.0.1, on one machine "
+            "only, and not by workers on others: use the hosted backend (set CWSANDBOX_API_KEY "
+            "here and there, or give --cwsandbox-backend=hosted), or workers on this machine (-n)"
+        )
+
+
 def check(options: BackendOptions) -> str:
     """Find out early whether the backend can be used; returns lines that say what it is.
 

@@ -56,6 +56,7 @@ class Controller:
         )
         self.reports = ReportHooks(self._counted)
         self._page: Path | None = None
+        self.has_workers_elsewhere = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.begin([item.nodeid for item in session.items])
@@ -241,7 +242,8 @@ class Controller:
     def sweep(self, wanted: list[str]) -> None:
         """Remove sandboxes with these tags that nobody removed, if the run had any at all."""
         try:
-            if not backend.used(self._run.folder):
+            unseen = self.has_workers_elsewhere and self._counted.uses_ours
+            if not (backend.used(self._run.folder) or unseen):
                 return
             self._swept += backend.sweep(self._settings.backend_options, self._run.folder, wanted)
         except HarnessError as error:

@@ -143,6 +143,11 @@ class Counted:
         """Whether the item of this report had said all before."""
         return sample_id(report.nodeid) in self.entries
 
+    @property
+    def uses_ours(self) -> bool:
+        """Whether any item used fixtures of ours."""
+        return bool(self._groups)
+
     def heard_of(self, nodeid: str) -> bool:
         """Whether a report said whether the item passed."""
         return sample_id(nodeid) in self._checks.keys() | self._skipped

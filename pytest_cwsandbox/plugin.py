@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         first_use.add(Junit(), "cwsandbox-junit")
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
     if workerinput is not None:
-        config.stash[RUN] = Run.from_controller(workerinput)
+        config.stash[RUN] = Run.from_controller(workerinput, settings.report_dir)
         config.stash[SHARE] = Share.from_controller(workerinput)
         _replay(config, settings)
     else:
@@ -126,6 +126,8 @@ def _replay(config: pytest.Config, settings: Settings) -> None:
 
 def _prepare(config: pytest.Config, settings: Settings) -> str:
     """Find the user's mistakes before any worker starts; returns the header's lines."""
+    for spec in processes.elsewhere(config):
+        backend.check_elsewhere(settings.backend_options, f"--tx {spec}")
     if settings.explicit & {"problems", "split"}:
         materialize(settings.problems)
         load(settings.problems, split=settings.split, limit=settings.limit)

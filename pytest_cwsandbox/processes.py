@@ -12,6 +12,8 @@ from pytest_cwsandbox.reader import Reader
 from pytest_cwsandbox.shares import SHARE, Share
 
 if TYPE_CHECKING:
+    from execnet import XSpec
+
     from pytest_cwsandbox.settings import Settings
 
 IN_ONE_PROCESS = 32
@@ -57,6 +59,26 @@ def specs(config: pytest.Config) -> list[str]:
     from xdist.workermanage import parse_tx_spec_config
 
     return cast("list[str]", parse_tx_spec_config(config))
+
+
+def elsewhere(config: pytest.Config) -> list[str]:
+    """Those of them that are on other machines."""
+    named = specs(config)
+    if all(spec == "popen" for spec in named):  # as of -n
+        return []
+    from execnet import XSpec
+
+    return [spec for spec in named if is_elsewhere(config, XSpec(spec))]
+
+
+def is_elsewhere(config: pytest.Config, spec: XSpec) -> bool:
+    """Whether a worker with this specification is on another machine, as far as that says it."""
+    if spec.via:  # a process there, started by a proxy
+        from execnet import XSpec
+
+        proxies = {proxy.id: proxy for proxy in map(XSpec, config.option.px)}
+        spec = proxies.get(spec.via, spec)
+    return not spec.popen
 
 
 def share(config: pytest.Config, settings: Settings) -> Share:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 import warnings
 from typing import TYPE_CHECKING, Protocol
@@ -36,6 +37,8 @@ def _cwsandbox_backend(pytestconfig: pytest.Config) -> Generator[backend.Backend
     run = pytestconfig.stash[RUN]
     options = pytestconfig.stash[SETTINGS].backend_options
     try:
+        if run.elsewhere:
+            backend.check_elsewhere(options, f"worker {run.worker} on {platform.node()}")
         connected = backend.connect(options, run.folder, lifeline=run.controller, controlled=True)
     except UserError as error:
         pytest.fail(f"cwsandbox: {error}", pytrace=False)

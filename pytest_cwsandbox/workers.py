@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cwsandbox import tags
+from pytest_cwsandbox import processes, tags
 from pytest_cwsandbox.reports import junit
 from pytest_cwsandbox.shares import Share
 
@@ -42,7 +42,9 @@ class XdistHooks:
         self._excused: list[WorkerController] = []
 
     def pytest_configure_node(self, node: WorkerController) -> None:
-        self._run.tell(node.workerinput)
+        elsewhere = processes.is_elsewhere(self._config, node.gateway.spec)
+        self._controller.has_workers_elsewhere |= elsewhere
+        self._run.tell(node.workerinput, elsewhere=elsewhere)
         # xdist makes all its workers before any can die: later ones are replacements.
         share = replace(self._share, in_flight=1) if self._deaths else self._share
         share.tell(node.workerinput)

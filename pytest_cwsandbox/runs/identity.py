@@ -19,6 +19,8 @@ class Run:
 
     ``folder`` exists only once something is written; ``worker`` is "main" in the controller and
     xdist's id in a worker; ``controller`` is the controller's process id, ``lifeline`` its pidfd.
+    A worker ``elsewhere``, on another machine than the controller, has a folder of its own there
+    and hangs on no process but itself.
     """
 
     id: str
@@ -26,6 +28,7 @@ class Run:
     worker: str
     controller: int
     lifeline: int | None = None
+    elsewhere: bool = False
 
     @property
     def orphaned(self) -> bool:
@@ -47,18 +50,21 @@ class Run:
         """The run of this folder, once more, in the process that controls it."""
         return cls(folder.resolve().name, folder, "main", os.getpid())
 
-    def tell(self, workerinput: dict[str, object]) -> None:
+    def tell(self, workerinput: dict[str, object], *, elsewhere: bool) -> None:
         """Tell an xdist worker about the run."""
-        workerinput["cwsandbox_run"] = [self.id, str(self.folder), self.controller]
+        workerinput["cwsandbox_run"] = [self.id, str(self.folder), self.controller, elsewhere]
 
     @classmethod
-    def from_controller(cls, workerinput: dict[str, object]) -> Self:
-        """The same run as this xdist worker sees it."""
-        run, folder, controller = cast("tuple[str, str, int]", workerinput["cwsandbox_run"])
+    def from_controller(cls, workerinput: dict[str, object], reports: Path) -> Self:
+        """The same run as this xdist worker sees it, whose own folder of runs is ``reports``."""
+        told = cast("tuple[str, str, int, bool]", workerinput["cwsandbox_run"])
+        run, folder, controller, elsewhere = told
         worker = str(workerinput["workerid"])
+        if elsewhere:
+            return cls(run, reports / run, worker, os.getpid(), elsewhere=True)
         try:
             lifeline = os.pidfd_open(controller)
-        except OSError:  # on another machine
+        except OSError:  # it has ended, or belongs to somebody else
             lifeline = None
         return cls(run, Path(folder), worker, controller, lifeline)
 
