@@ -159,6 +159,18 @@ def connect(
     )
 
 
+def prepare(options: BackendOptions, folder: Path, *, lifeline: int) -> None:
+    """Do what takes long in ``connect``, and nothing that others could notice: on another thread.
+
+    Raises as it does.
+    """
+    import cwsandbox  # noqa: F401 - whoever imports it next need not wait
+
+    if options.choose(os.environ) == "local" and not runner.inherited(os.environ):
+        check_image(options.image or local_image())
+        runner.join_or_start(folder, lifeline=lifeline)
+
+
 def used(folder: Path) -> bool:
     """Whether a process of the run with this folder connected to a backend."""
     return (folder / USED).exists() or (folder / runner.RENDEZVOUS).exists()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cwsandbox import backend, runner, tags
+from pytest_cwsandbox import allowance, backend, runner, tags
 from pytest_cwsandbox.annotation import STOPPED
 from pytest_cwsandbox.counting import Counted
 from pytest_cwsandbox.errors import HarnessError, UserError
@@ -234,6 +234,7 @@ class Controller:
                 terminalreporter, self._settings.reward, list(counted.findings.values())
             )
         sections.compared(terminalreporter, self._summary.comparison)
+        sections.sandboxes(terminalreporter, allowance.said(terminalreporter.config))
         sections.verdict(terminalreporter, self._decision.lines)
         sections.trouble(terminalreporter, self._swept, self._trouble)
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from pytest_cwsandbox.parametrize import Marked, marker
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.rollouts.tasks import Task
 
-if TYPE_CHECKING:
-    import pytest
+REPLAYED = pytest.StashKey[bool]()
 
 
 def runs_tests(config: pytest.Config) -> bool:
     """Whether this run is for running tests, and not only for showing what it would do."""
     option = config.option
     return not (option.collectonly or option.setuponly or option.setupplan)
+
+
+def is_replayed(item: pytest.Item) -> bool:
+    """Whether it only repeats what the journal of a continued run says: it needs no fixture."""
+    return item.stash.get(REPLAYED, False)
 
 
 def _parameters(item: pytest.Item) -> dict[str, object]:

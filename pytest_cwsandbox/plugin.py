@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cwsandbox import (
+    allowance,
     backend,
     fixtures,
     items,
     parametrize,
     planning,
+    prewarming,
     processes,
     resume,
     rollout_fixture,
@@ -67,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if workerinput is not None:
         config.stash[RUN] = Run.from_controller(workerinput, settings.report_dir)
         config.stash[SHARE] = Share.from_controller(workerinput)
+        allowance.allow(settings, config.stash[SHARE])
         _replay(config, settings)
     else:
         _configure_controller(config, settings, first_use)
@@ -81,6 +84,7 @@ def _configure_controller(config: pytest.Config, settings: Settings, first_use: 
     config.add_cleanup(lock.release)
     run = config.stash[RUN] = _run(config, settings, lock, notes)
     config.stash[SHARE] = processes.share(config, settings)
+    allowance.allow(settings, config.stash[SHARE])
     _replay(config, settings)
     if items.runs_tests(config) and not config.option.help:
         config.pluginmanager.register(RunFile(config, settings, run), "cwsandbox-run-file")
@@ -161,3 +165,4 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     first_use.look_at(session.items)
     if first_use.happened:
         planning.write_plan(session)
+        prewarming.begin(session)

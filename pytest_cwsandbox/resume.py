@@ -14,6 +14,7 @@ import pytest
 from pytest_cwsandbox import recording, runner
 from pytest_cwsandbox.annotation import STOPPED
 from pytest_cwsandbox.errors import UserError
+from pytest_cwsandbox.items import REPLAYED
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.runs import journal, lines, plan
 from pytest_cwsandbox.runs.location import ANYTHING, locate
@@ -91,6 +92,7 @@ class Replay:
                 item.setup = partial(_set_up, item)  # type: ignore[method-assign]  # as below
                 item.runtest = partial(_replay, item, entry)  # type: ignore[method-assign]  # too
                 item.teardown = _tear_down  # type: ignore[method-assign]  # and this
+                item.stash[REPLAYED] = True
             else:
                 item.stash[recording.ATTEMPTS] = entry.attempt
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import platform
-import time
+import sys
 import warnings
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pytest_cwsandbox import backend, recording, tags
-from pytest_cwsandbox.errors import InfrastructureError, UserError, one_line
+from pytest_cwsandbox import backend, prewarming, recording, tags
+from pytest_cwsandbox.admission import PROCESS, Kind
+from pytest_cwsandbox.background import Background
+from pytest_cwsandbox.errors import (
+    ConfigurationError,
+    InfrastructureError,
+    UserError,
+    one_line,
+)
 from pytest_cwsandbox.first_use import FIRST_USE
+from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from cwsandbox import Sandbox, SandboxDefaults, Session
-
-    from pytest_cwsandbox.pool import Counting
 
 LIFETIME_SECONDS = 3600.0  # at the service: nothing outlives a run that could not clean up by much
 
@@ -103,63 +110,119 @@ def _close(session: Session) -> None:
         warnings.warn(f"cwsandbox: {one_line(error)}", stacklevel=2)
 
 
+OURS = ("sandbox", "sandbox_factory", "cwsandbox_session")
+
+
+class Sandboxes:
+    """The tests' own sandboxes, started on a loop in the background; some of them ahead."""
+
+    def __init__(self, session: Session, *, retries: int) -> None:
+        self._background = Background()
+        self._pool = SandboxPool(session, size=sys.maxsize, retries=retries, kind=Kind.TEST)
+        self._admission = PROCESS
+        self._given: set[str] = set()
+
+    def start(
+        self, item: pytest.Item, options: Mapping[str, object] | None = None, *, held: int = 0
+    ) -> Future[Sandbox]:
+        """Start one for an item that holds ``held`` already; the result raises as a pool does."""
+        self._check(held)
+        self._given.add(item.nodeid)
+        return self._background.start(
+            self._pool.take(
+                {**_usual(item), **(options or {})}, tally=recording.of(item), urgent=held > 0
+            )
+        )
+
+    def remove(self, sandboxes: Sequence[Sandbox]) -> None:
+        """Remove them, at once; a failure to do so is no failure of the test that used them."""
+        from cwsandbox import CWSandboxError
+
+        removals = [self._background.start(self._pool.remove(sandbox)) for sandbox in sandboxes]
+        for removal in removals:
+            try:
+                removal.result()
+            except CWSandboxError as error:
+                warnings.warn(
+                    f"cwsandbox: a sandbox was not removed: {one_line(error)}", stacklevel=2
+                )
+
+    def start_ahead(self, items: Sequence[pytest.Item]) -> None:
+        """Begin to start what ``sandbox`` will give to these items; drop what others left."""
+        wanted = [
+            _usual(item) for item in items if _is_ours(item) and item.nodeid not in self._given
+        ]
+        self._background.start(self._pool.prepare(wanted))
+
+    def close(self) -> None:
+        self._background.start(self._pool.close()).result()
+        self._background.close()
+
+    def _check(self, held: int) -> None:
+        most = self._admission.most_of(Kind.TEST)
+        if most is not None and held >= most:
+            raise ConfigurationError(
+                f"the test holds {held} sandboxes and asks for another, but --cwsandbox-max-"
+                f"sandboxes allows one process {most} for its tests: raise it, or use fewer "
+                "processes"
+            )
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    """Whether it asks for our ``sandbox``, made of our other fixtures."""
+    names = getattr(item, "fixturenames", ())
+    known = getattr(item, "_fixtureinfo", None)
+    if "sandbox" not in names or known is None:
+        return False
+    definitions = [known.name2fixturedefs[name][-1] for name in OURS if name in names]
+    return all(definition.func.__module__ == __name__ for definition in definitions)
+
+
+def _usual(item: pytest.Item) -> dict[str, object]:
+    return {"annotations": {tags.TEST_ANNOTATION: item.nodeid}}
+
+
+@pytest.fixture(scope="session")
+def _cwsandbox_sandboxes(
+    cwsandbox_session: Session, pytestconfig: pytest.Config
+) -> Generator[Sandboxes]:
+    sandboxes = Sandboxes(cwsandbox_session, retries=pytestconfig.stash[SETTINGS].retries)
+    prewarming.add(pytestconfig, sandboxes.start_ahead)
+    yield sandboxes
+    sandboxes.close()
+
+
 @pytest.fixture
 def sandbox_factory(
-    cwsandbox_session: Session, request: pytest.FixtureRequest
+    _cwsandbox_sandboxes: Sandboxes, request: pytest.FixtureRequest
 ) -> Generator[SandboxFactory]:
     """Starts sandboxes that are removed when the test ends.
 
     Raises ``InfrastructureError`` when none starts after ``--cwsandbox-retries`` more attempts.
     """
     started: list[Sandbox] = []
-    retries = request.config.stash[SETTINGS].retries
 
     def start(**options: object) -> Sandbox:
-        sandbox = _start(
-            cwsandbox_session,
-            retries,
-            {"annotations": {tags.TEST_ANNOTATION: request.node.nodeid}, **options},
-            recording.of(request.node),
-        )
-        started.append(sandbox)
-        return sandbox
+        starting = _cwsandbox_sandboxes.start(request.node, options, held=len(started))
+        started.append(_wait(starting))
+        return started[-1]
 
     yield start
-    _stop(started)
+    _cwsandbox_sandboxes.remove(started)
 
 
-def _stop(sandboxes: list[Sandbox]) -> None:
-    """Remove sandboxes, at once; a failure to do so is no failure of the test that used them."""
-    from cwsandbox import CWSandboxError
+def _wait(starting: Future[Sandbox]) -> Sandbox:
+    from cwsandbox import CWSandboxAuthenticationError
 
-    stops = [box.stop(graceful_shutdown_seconds=0, missing_ok=True) for box in sandboxes]
-    for stop in stops:
-        try:
-            stop.result()
-        except CWSandboxError as error:
-            warnings.warn(f"cwsandbox: a sandbox was not removed: {one_line(error)}", stacklevel=2)
-
-
-def _start(session: Session, retries: int, options: dict[str, object], tally: Counting) -> Sandbox:
-    from cwsandbox import CWSandboxAuthenticationError, CWSandboxError
-
-    for attempt in range(retries + 1):
-        sandbox = session.sandbox(**options)  # type: ignore[arg-type]  # checked by the SDK itself
-        try:
-            sandbox.wait()
-        except CWSandboxAuthenticationError:
-            raise
-        except CWSandboxError as error:
-            sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
-            if attempt == retries:
-                raise InfrastructureError(
-                    f"no sandbox started in {attempt + 1} attempts: {one_line(error)}"
-                ) from error
-            time.sleep(0.2 * 2**attempt)
-        else:
-            tally.retries += attempt
-            return sandbox
-    raise AssertionError("unreachable")
+    try:
+        return starting.result()
+    except InfrastructureError as error:
+        if isinstance(error.__cause__, CWSandboxAuthenticationError):
+            raise error.__cause__ from None
+        raise
+    except BaseException:
+        starting.cancel()  # the test is interrupted, and nobody will remove it
+        raise
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cwsandbox import processes, tags
+from pytest_cwsandbox import allowance, processes, tags
 from pytest_cwsandbox.reports import junit
 from pytest_cwsandbox.shares import Share
 
@@ -64,6 +64,7 @@ class XdistHooks:
         self._controller.begin(ids)
 
     def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
+        allowance.hear(self._config, getattr(node, "workeroutput", {}))
         if error:
             self._deaths += 1
             worker = node.workerinput["workerid"]

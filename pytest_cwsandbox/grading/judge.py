@@ -137,6 +137,7 @@ class Judge:
                     self._shared = _Shared(await self.pool.take(tally=tally))
                 shared = self._shared
                 shared.users += 1
+                self.pool.busy(shared.sandbox)
             try:
                 yield shared.sandbox
             except (ProgramFailedError, ConfigurationError):
@@ -149,6 +150,17 @@ class Judge:
                 shared.users -= 1
                 if self._shared is not shared and not shared.users:
                     self.pool.give_back(shared.sandbox)
+                elif not shared.users:
+                    self._keep(shared)
+
+    def _keep(self, shared: _Shared) -> None:
+        """Keep it for the next grade, unless somebody needs its place."""
+        loop = asyncio.get_running_loop()
+        self.pool.idle(shared.sandbox, lambda: loop.call_soon_threadsafe(self._let_go, shared))
+
+    def _let_go(self, shared: _Shared) -> None:
+        if self._shared is shared and not shared.users:
+            self.close()
 
     def close(self) -> None:
         if self._shared is not None:

@@ -63,7 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lifeline", type=Path, help="FIFO; the runner ends when its writer does")
     parser.add_argument("--lifeline-fd", type=int, help="the same, inherited; or a pidfd")
     parser.add_argument("--max-lifetime", type=float, help="seconds that any sandbox may live")
-    parser.add_argument("--fault", action="append", default=[], help="KIND[=SECONDS][@SHARE]")
+    parser.add_argument("--fault", action="append", default=[], help="KIND[=NUMBER][@SHARE]")
     parser.add_argument("--fault-seed", type=int, default=0, help="which calls a share means")
     return parser.parse_args()
 

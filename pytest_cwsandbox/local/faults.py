@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What can be made to go wrong; the latencies take a number of seconds."""
+    """What can be made to go wrong; a latency takes seconds, the capacity a number of sandboxes."""
 
     CREATE_UNAVAILABLE = "create-unavailable"
     CREATE_EXHAUSTED = "create-exhausted"
@@ -27,23 +27,28 @@ class Kind(StrEnum):
     SANDBOX_TAKEN = "sandbox-taken"
     CREATE_LATENCY = "create-latency"
     EXEC_LATENCY = "exec-latency"
+    CAPACITY = "capacity"
 
 
 LATENCIES = frozenset({Kind.CREATE_LATENCY, Kind.EXEC_LATENCY})
+NUMBERED = LATENCIES | {Kind.CAPACITY}
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of failure, and the share of the calls that it strikes."""
+    """One kind of failure, and the share of the calls that it strikes.
+
+    ``value`` is in seconds for a latency, in sandboxes for the capacity.
+    """
 
     kind: Kind
-    seconds: float = 0.0
+    value: float = 0.0
     share: float = 1.0
 
     def __str__(self) -> str:
         """As ``--fault`` takes it."""
-        seconds = f"={self.seconds:g}" if self.kind in LATENCIES else ""
-        return f"{self.kind}{seconds}" + (f"@{self.share:g}" if self.share < 1 else "")
+        value = f"={self.value:g}" if self.kind in NUMBERED else ""
+        return f"{self.kind}{value}" + (f"@{self.share:g}" if self.share < 1 else "")
 
 
 class Faults:
@@ -57,6 +62,9 @@ class Faults:
         self._faults = {fault.kind: fault for fault in faults}
         self._draws = {kind: random.Random(f"{seed} {kind}") for kind in self._faults}  # noqa: S311 - reproducible, not secret
 
+        full = self._faults.get(Kind.CAPACITY)
+        self._capacity = math.inf if full is None else full.value
+
     def __str__(self) -> str:
         return ", ".join(map(str, self._faults.values()))
 
@@ -67,7 +75,11 @@ class Faults:
 
     def seconds(self, kind: Kind) -> float:
         """How much longer this call is to take."""
-        return self._faults[kind].seconds if self.strikes(kind) else 0.0
+        return self._faults[kind].value if self.strikes(kind) else 0.0
+
+    def is_full(self, sandboxes: int) -> bool:
+        """Whether there is no room for another beside so many sandboxes."""
+        return sandboxes >= self._capacity and self.strikes(Kind.CAPACITY)
 
 
 def read_faults(texts: Sequence[str]) -> list[Fault]:
@@ -89,15 +101,16 @@ def _read(text: str) -> Fault:
     except ValueError:
         raise BackendError(f"--fault {text}: no such fault; there are {', '.join(Kind)}") from None
     if kind in LATENCIES:
-        if not 0 <= (seconds := _number(value)) < math.inf:
+        if not 0 <= _number(value) < math.inf:
             raise BackendError(f"--fault {text}: needs seconds, such as {kind}=0.2")
+    elif kind is Kind.CAPACITY:
+        if not value.isdecimal():
+            raise BackendError(f"--fault {text}: needs a number of sandboxes, such as {kind}=4")
     elif equals:
         raise BackendError(f"--fault {text}: {kind} takes no value")
-    else:
-        seconds = 0.0
     if at and not 0 <= _number(share) <= 1:
         raise BackendError(f"--fault {text}: the share must be between 0 and 1, such as @0.3")
-    return Fault(kind, seconds, float(share) if at else 1.0)
+    return Fault(kind, float(value or 0), float(share) if at else 1.0)
 
 
 def _number(text: str) -> float:

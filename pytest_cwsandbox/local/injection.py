@@ -84,6 +84,8 @@ class FaultySandboxService(SandboxService):
             raise _unavailable(Kind.CREATE_UNAVAILABLE)
         if self._faults.strikes(Kind.CREATE_EXHAUSTED):
             raise Refusal(StatusCode.RESOURCE_EXHAUSTED, _injected(Kind.CREATE_EXHAUSTED))
+        if self._faults.is_full(len(self._records.live())):
+            raise Refusal(StatusCode.RESOURCE_EXHAUSTED, _injected(Kind.CAPACITY))
         return await super().create_sandbox(request, context)
 
     async def write_file(

@@ -88,6 +88,12 @@ def verdict(say: pytest.TerminalReporter, lines: Sequence[str]) -> None:
         _line(say, line, red=bad, green=not bad)
 
 
+def sandboxes(say: pytest.TerminalReporter, line: str) -> None:
+    """How many there were; nothing where there were none."""
+    if line:
+        _line(say, line)
+
+
 def trouble(say: pytest.TerminalReporter, swept: Sequence[str], lines: Sequence[str]) -> None:
     """What went wrong beside the tests."""
     if swept:

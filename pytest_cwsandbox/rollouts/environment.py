@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.admission import Kind
 from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.grading.submission import grade_submission
 from pytest_cwsandbox.outcome import Outcome, Verdict
@@ -61,7 +62,11 @@ class Environment:
         self._grader = grader
         self._retries = retries
         self._pool = SandboxPool(
-            session, size=concurrency, retries=retries, environment=ENVIRONMENT
+            session,
+            size=concurrency,
+            retries=retries,
+            environment=ENVIRONMENT,
+            kind=Kind.AGENT,
         )
 
     async def rollout(
@@ -93,10 +98,10 @@ class Environment:
     def _workplace(
         self, goal: Problem | Task, model: str, annotations: dict[str, str]
     ) -> Workplace:
+        sandbox = {"tags": [model], "annotations": annotations, "working_dir": FOLDER}
+
         def take() -> Awaitable[Sandbox]:
-            return self._pool.take(
-                annotations=annotations, tags=(model,), working_dir=FOLDER, tally=workplace
-            )
+            return self._pool.take(sandbox, tally=workplace)
 
         workplace = Workplace(
             take,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from cwsandbox import SandboxUnavailableError
+from cwsandbox import OperationRef, SandboxUnavailableError
 
 from pytest_cwsandbox import pool as pool_module
 from pytest_cwsandbox.errors import InfrastructureError
@@ -30,8 +31,11 @@ class FakeSandbox:
             raise self._error
         return self
 
-    def stop(self, **_: object) -> None:
+    def stop(self, **_: object) -> OperationRef[None]:
         self.stopped += 1
+        gone: Future[None] = Future()
+        gone.set_result(None)
+        return OperationRef(gone)
 
 
 class FakeSession:

@@ -59,6 +59,12 @@ RIGHT = "def add(a, b):  # adição\n    return a + b\n"
 WRONG = "def add(a, b):  # adição\n    return a - b\n"
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service without room for a while has failed."""
+    monkeypatch.setattr("pytest_cwsandbox.pool.REFUSED_SECONDS", 0.5)
+
+
 @contextlib.contextmanager
 def faulty_session(*faults: str) -> Iterator[Session]:
     with grading_session(BackendOptions("local"), faults=faults) as session:
@@ -83,8 +89,8 @@ class TestReading:
             ("exec-lost", Fault(Kind.EXEC_LOST)),
             ("exec-lost@0.3", Fault(Kind.EXEC_LOST, share=0.3)),
             ("exec-lost@0", Fault(Kind.EXEC_LOST, share=0)),
-            ("create-latency=3", Fault(Kind.CREATE_LATENCY, seconds=3)),
-            ("exec-latency=0.2@.5", Fault(Kind.EXEC_LATENCY, seconds=0.2, share=0.5)),
+            ("create-latency=3", Fault(Kind.CREATE_LATENCY, value=3)),
+            ("exec-latency=0.2@.5", Fault(Kind.EXEC_LATENCY, value=0.2, share=0.5)),
         ],
     )
     def test_a_fault_has_a_kind_a_value_and_a_share(self, text: str, fault: Fault) -> None:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_cwsandbox.local.faults import Faults, Kind, read_faults
+from pytest_cwsandbox.local.faults import NUMBERED, Faults, Kind, read_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 SEED = 1
 INCONCLUSIVE = 75
 # About every fifth grade meets one. The answers are not ASCII, so that they are sent as files.
-EVERY_KIND = [
-    f"{kind}@0.03"
-    for kind in Kind
-    if kind not in {Kind.CREATE_EXHAUSTED, Kind.CREATE_LATENCY, Kind.EXEC_LATENCY}
-]
+EVERY_KIND = [f"{kind}@0.03" for kind in Kind if kind not in {Kind.CREATE_EXHAUSTED, *NUMBERED}]
 EVALUATION = """
 import pytest
 

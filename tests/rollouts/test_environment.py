@@ -348,6 +348,12 @@ async def test_a_task_that_nothing_judges_is_refused(session: Session) -> None:
 # Failures of the service
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service without room for a while has failed."""
+    monkeypatch.setattr("pytest_cwsandbox.pool.REFUSED_SECONDS", 0.5)
+
+
 @pytest.mark.parametrize(
     "fault",
     ["create-unavailable", "create-exhausted", "start-failed", "exec-unavailable", "exec-lost"],

@@ -335,7 +335,7 @@ def session() -> Iterator[Session]:
 @pytest_asyncio.fixture
 async def workplace(session: Session) -> AsyncIterator[Workplace]:
     pool = SandboxPool(session)
-    workplace = Workplace(lambda: pool.take(working_dir=FOLDER), pool.give_back)
+    workplace = Workplace(lambda: pool.take({"working_dir": FOLDER}), pool.give_back)
     yield workplace
     await workplace.close()
 

@@ -16,7 +16,7 @@ from cwsandbox import Sandbox, SandboxUnavailableError
 from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.connections import grading_session
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
-from pytest_cwsandbox.local.faults import LATENCIES, Kind
+from pytest_cwsandbox.local.faults import NUMBERED, Kind
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.rollouts import blame, deadlines
 from pytest_cwsandbox.rollouts.episode import run_episode
@@ -47,11 +47,17 @@ if TYPE_CHECKING:
 REPLACED = "Error: the sandbox was terminated; a new one is in its place, earlier files are gone"
 TERMINATED = "Error: the sandbox was terminated"
 STARTS = (Kind.CREATE_UNAVAILABLE, Kind.CREATE_EXHAUSTED, Kind.START_FAILED)
-CALLS = tuple(kind for kind in Kind if kind not in {*STARTS, *LATENCIES})
+CALLS = tuple(kind for kind in Kind if kind not in {*STARTS, *NUMBERED})
 # The main process is the first that process 1 started; a supervisor is a child of process 1, too.
 KILL_MAIN = "kill -9 2; sleep 600"
 KILL_SUPERVISOR = "kill -9 $PPID; sleep 600"
 KILL_ALL = "kill -9 -1; sleep 600"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service without room for a while has failed."""
+    monkeypatch.setattr("pytest_cwsandbox.pool.REFUSED_SECONDS", 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def place(
 ) -> Workplace:
     pool = SandboxPool(session, retries=retries)
     workplace = Workplace(
-        lambda: pool.take(working_dir=FOLDER, tally=workplace),
+        lambda: pool.take({"working_dir": FOLDER}, tally=workplace),
         pool.give_back,
         prepare=prepare,
         retries=retries,

@@ -8,6 +8,7 @@ import weakref
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from pytest_cwsandbox.admission import Kind
 from pytest_cwsandbox.background import Background
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.outcome import Outcome, Verdict
@@ -79,9 +80,11 @@ class CodeEnvironment:
         session = shared_sessions(self._backend, self._tags).agents
         # Of one sandbox: a limit that episodes share would keep some from starting until others
         # end, but TRL runs the tools of all episodes before it ends any.
-        pool = SandboxPool(session, size=1, retries=self._retries, environment=ENVIRONMENT)
+        pool = SandboxPool(
+            session, size=1, retries=self._retries, environment=ENVIRONMENT, kind=Kind.AGENT
+        )
         workplace = Workplace(
-            lambda: pool.take(working_dir=FOLDER), pool.give_back, retries=self._retries
+            lambda: pool.take({"working_dir": FOLDER}), pool.give_back, retries=self._retries
         )
         self._workplace = workplace
         self._remove = weakref.finalize(self, _remove, workplace, os.getpid())
