@@ -219,7 +219,7 @@ def test_a_dead_workers_sandboxes_are_swept_at_once_and_said(pytester: pytest.Py
         """
     )
     result = pytester.runpytest_subprocess("-n1")
-    result.stdout.fnmatch_lines(["cwsandbox: removed 1 sandboxes that were left over: *"])
+    result.stdout.fnmatch_lines(["cwsandbox: removed [12] sandboxes that were left over: *"])
     assert result.parseoutcomes() == {"passed": 1, "infra": 1}
 
 
