@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,7 @@ from pytest_cwsandbox.items import goal_of, group_of
 from pytest_cwsandbox.parametrize import FIXTURES
 from pytest_cwsandbox.recording import (
     FINDING,
+    NOTICES,
     TROUBLE,
     Recorded,
     conclude,
@@ -83,7 +85,34 @@ def _conclude(
         told["retries"] = recorded.made_good
     if trouble := item.config.stash.get(TROUBLE, ""):
         told["trouble"] = trouble
+    if notices := item.config.stash.get(NOTICES, []):
+        told["notices"] = [*notices]
+        notices.clear()
     return told
+
+
+def note_ahead(item: pytest.Item, error: BaseException | None, seconds: float) -> None:
+    """Write down how the coroutine of a sample ended before its turn, if that says it all.
+
+    A process that is killed before the turn loses nothing then.
+    """
+    recorded = of(item)
+    if not recorded.rewarded or recorded.reward is None or any(item.iter_markers("xfail")):
+        return
+    if error is not None:
+        failed = isinstance(error, Exception | pytest.fail.Exception)
+        if not failed or isinstance(error, EndpointError | pytest.xfail.Exception):
+            return
+        if is_infrastructure(error):
+            return
+    recorded.seconds = seconds
+    recorded.asserted = isinstance(error, AssertionError)
+    recorded.ending = "passed" if error is None else "failed"
+    if error is not None:
+        recorded.failure = str(item.repr_failure(pytest.ExceptionInfo.from_exception(error)))
+    with suppress(UserError):  # the turn brings it up again
+        conclude(item)
+    recorded.ending, recorded.failure, recorded.asserted = "", "", False
 
 
 def _note_end(call: pytest.CallInfo[None], report: pytest.TestReport, recorded: Recorded) -> None:

@@ -37,6 +37,7 @@ class Told(TypedDict, total=False):
     retries: int
     replayed: bool
     trouble: str
+    notices: list[str]
 
 
 def told_by(report: pytest.TestReport) -> Told:
@@ -116,6 +117,8 @@ class Counted:
             self.replayed.add(node)
         if "trouble" in told:
             self._say(told["trouble"])
+        for notice in told.get("notices", []):
+            self._say(notice)
 
     def _note_failure(self, report: pytest.TestReport, node: str, told: Told) -> None:
         """Tell what is lost to infrastructure from what has failed."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pytest_cwsandbox import recording
+from pytest_cwsandbox import opened, recording
 from pytest_cwsandbox.first_use import FIRST_USE
 from pytest_cwsandbox.settings import SETTINGS
 
@@ -62,13 +63,20 @@ def sample() -> int:
 
 
 @pytest.fixture
-def record_reward(request: pytest.FixtureRequest) -> RecordReward:
+def record_reward(request: pytest.FixtureRequest) -> Generator[RecordReward]:
     """Records the item's reward, which makes it a sample: an outcome of ``grade``, or a number.
 
     None says that the infrastructure failed. A second call replaces the first. ``metadata``
     goes with the sample, numbers and bools as texts, for ``--cwsandbox-group-by`` among others.
     """
     request.config.stash[FIRST_USE].happen(late=True)  # if the test did not say that it uses it
+    with opened.at_turn(request.node, recording_rewards) as record:
+        yield record
+
+
+@contextmanager
+def recording_rewards(item: pytest.Item) -> Generator[RecordReward]:
+    """The value of ``record_reward``."""
 
     def record(
         value: Outcome | float | None,
@@ -76,9 +84,9 @@ def record_reward(request: pytest.FixtureRequest) -> RecordReward:
         detail: str = "",
         metadata: Mapping[str, str | float] | None = None,
     ) -> None:
-        recording.record(request.node, value, detail, metadata)
+        recording.record(item, value, detail, metadata)
 
-    return record
+    yield record
 
 
 @pytest.fixture(scope="session")
@@ -105,6 +113,13 @@ def grade(_cwsandbox_grader: Grader, request: pytest.FixtureRequest) -> Generato
     Raises ``ConfigurationError`` for a problem that cannot be graded, ``InfrastructureError`` when
     the sandboxes failed after every retry.
     """
+    with opened.at_turn(request.node, grading, _cwsandbox_grader) as start:
+        yield start
+
+
+@contextmanager
+def grading(item: pytest.Item, grader: Grader) -> Generator[Grade]:
+    """The value of ``grade``."""
     from pytest_cwsandbox.awaited import Awaited, check_awaited
 
     refs: list[Awaited[Outcome]] = []
@@ -112,10 +127,10 @@ def grade(_cwsandbox_grader: Grader, request: pytest.FixtureRequest) -> Generato
     def start(
         problem: Problem, completion: str, *, held_out: bool = False
     ) -> OperationRef[Outcome]:
-        ref = Awaited.of(_cwsandbox_grader.grade(problem, completion, held_out=held_out), "grade")
+        ref = Awaited.of(grader.grade(problem, completion, held_out=held_out), "grade")
         refs.append(ref)
         recording.note_grade(
-            request.node,
+            item,
             ref.future,
             grader="completion",
             completion=completion,
@@ -150,14 +165,21 @@ def grade_exit_code(
     _cwsandbox_exit_code_grader: ExitCodeGrader, request: pytest.FixtureRequest
 ) -> Generator[GradeExitCode]:
     """Runs a program: full reward if and only if it exits 0. The naive pattern; easily fooled."""
+    with opened.at_turn(request.node, grading_exit_codes, _cwsandbox_exit_code_grader) as start:
+        yield start
+
+
+@contextmanager
+def grading_exit_codes(item: pytest.Item, grader: ExitCodeGrader) -> Generator[GradeExitCode]:
+    """The value of ``grade_exit_code``."""
     from pytest_cwsandbox.awaited import Awaited, check_awaited
 
     refs: list[Awaited[Outcome]] = []
 
     def start(code: str) -> OperationRef[Outcome]:
-        ref = Awaited.of(_cwsandbox_exit_code_grader.grade(code), "grade_exit_code")
+        ref = Awaited.of(grader.grade(code), "grade_exit_code")
         refs.append(ref)
-        recording.note_grade(request.node, ref.future, grader="exit_code", completion=code)
+        recording.note_grade(item, ref.future, grader="exit_code", completion=code)
         return ref
 
     yield start

@@ -45,6 +45,7 @@ FIXTURES = frozenset(
         "task",
     }
 )
+COROUTINES = pytest.StashKey[bool]()  # whether any marked test is one
 ASYNC_MARKERS = ("asyncio", "anyio", "trio")
 _OFFLINE_SOURCES = ("bundled", "toy")
 
@@ -139,6 +140,8 @@ def parametrize(metafunc: pytest.Metafunc, settings: Settings) -> None:
         raise pytest.Collector.CollectError(
             f"{metafunc.definition.nodeid}: @pytest.mark.{mark.name}: {error}"
         ) from None
+    if inspect.iscoroutinefunction(metafunc.function):
+        metafunc.config.stash[COROUTINES] = True
     # An item exists per goal and sample whether or not the test asks for them by name.
     argument = ARGUMENTS[mark.name]
     for name in (argument, "sample"):

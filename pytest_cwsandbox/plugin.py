@@ -166,3 +166,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if first_use.happened:
         planning.write_plan(session)
         prewarming.begin(session)
+    limit = session.config.stash[SHARE].in_flight
+    if limit > 1 and session.config.stash.get(parametrize.COROUTINES, False):
+        from pytest_cwsandbox import concurrency
+
+        concurrency.start(session, limit)

@@ -69,6 +69,7 @@ class Recorded:
     asserted: bool = False
     replayed: bool = False
     graded: list[Graded] = field(default_factory=list)
+    written: Entry | None = None  # the last in the journal
 
     @property
     def sample(self) -> bool:
@@ -103,11 +104,22 @@ class Graded:
 FINDING = pytest.StashKey[Finding]()
 RECORDED = pytest.StashKey[Recorded]()
 ATTEMPTS = pytest.StashKey[int]()  # of the item that the journal knows of
+_BEGUN = pytest.StashKey[bool]()  # ahead of its setup
+NOTICES = pytest.StashKey[list[str]]()  # on the config: what the next report is to tell people
 TROUBLE = pytest.StashKey[str]()  # on the config: why this process cannot write the run's files
+
+
+def begin_ahead(item: pytest.Item) -> None:
+    """Begin an item whose coroutine starts before its setup."""
+    begin(item)
+    item.stash[_BEGUN] = True
 
 
 def begin(item: pytest.Item) -> None:
     """Forget what an earlier attempt of the same item recorded."""
+    if item.stash.get(_BEGUN, False):
+        item.stash[_BEGUN] = False
+        return
     item.stash[RECORDED] = Recorded(attempt=item.stash.get(ATTEMPTS, 0) + 1)
     if FINDING in item.stash:
         del item.stash[FINDING]
@@ -283,7 +295,11 @@ def _write(item: pytest.Item, entry: Entry) -> None:
         return  # who continues the run does this item again
     if not runs_tests(item.config):
         return  # a fixture records before its test is left out
+    recorded = of(item)
+    if recorded.written == entry:
+        return  # its coroutine ended before its turn, and nothing came after
     item.stash[ATTEMPTS] = entry.attempt
+    recorded.written = entry
     try:
         journal.append(run.folder, run.worker, entry)
     except OSError as error:

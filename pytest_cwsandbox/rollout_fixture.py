@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 import pytest
 
-from pytest_cwsandbox import items, recording, tags
+from pytest_cwsandbox import items, opened, recording, tags
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.rollouts.model import ModelOptions
@@ -133,15 +134,22 @@ def rollout(
     ``ConfigurationError`` for what cannot be judged, ``EndpointError`` (which stops the run) where
     the model's endpoint refuses every request.
     """
+    with opened.at_turn(request.node, rolling_out, _cwsandbox_rollouts, sample) as start:
+        yield start
+
+
+@contextmanager
+def rolling_out(item: pytest.Item, rollouts: Rollouts, sample: int) -> Generator[Rollout]:
+    """The value of ``rollout``."""
     from pytest_cwsandbox.awaited import Awaited, check_awaited
     from pytest_cwsandbox.rollouts.runaway import RunawayWarning
 
-    background = _cwsandbox_rollouts.background
+    background = rollouts.background
     started: list[Future[Trajectory]] = []
     refs: list[Awaited[Trajectory]] = []
     running: set[asyncio.Task[object]] = set()
     runaways: list[str] = []
-    usual = replace(_cwsandbox_rollouts.options, on_runaway=runaways.append)
+    usual = replace(rollouts.options, on_runaway=runaways.append)
 
     def start(
         goal: Problem | Task,
@@ -154,9 +162,9 @@ def rollout(
             raise ConfigurationError(
                 f"rollout() takes a policy or a model's {', '.join(sorted(asked))}, not both"
             )
-        model, options = _changed(request.config.stash[SETTINGS].model, usual, changes)
-        episode = _Episode(request.node, goal, sample, policy, model, options)
-        started.append(background.start(episode.run(_cwsandbox_rollouts, running)))
+        model, options = _changed(item.config.stash[SETTINGS].model, usual, changes)
+        episode = _Episode(item, goal, sample, policy, model, options)
+        started.append(background.start(episode.run(rollouts, running)))
         refs.append(Awaited(started[-1], "rollout"))
         return refs[-1]
 
@@ -166,7 +174,7 @@ def rollout(
     background.submit(_ended(running)).result()
     check_awaited(refs)
     for text in runaways:  # here, not where they happened: that is another thread
-        request.node.warn(RunawayWarning(text))
+        item.warn(RunawayWarning(text))
 
 
 async def _ended(running: set[asyncio.Task[object]]) -> None:

@@ -92,8 +92,13 @@ class Entry:
         return self.attempt, _ORDER[self.state]
 
     def contradicts(self, other: Entry) -> bool:
-        """Whether both claim to be the end of the same attempt. A reward may be recorded again."""
-        return self.rank == other.rank and self.state != "graded" and self != other
+        """Whether both claim to be the end of the same attempt, with another result.
+
+        A reward may be recorded again. How the item ended is written down when its coroutine ends,
+        and again when its teardown has failed after that.
+        """
+        same = self.rank == other.rank and self.state != "graded"
+        return same and self.record != other.record
 
     def to_json(self) -> dict[str, object]:
         return {

@@ -1,0 +1,30 @@
+"""Run-ahead: coroutine tests start before pytest comes to them; docs/concurrency.md says how.
+
+Tests stay sequential for pytest. While it awaits one, those that follow run too, on one event loop
+of the main thread, and each says what it has to say at its turn. Nothing here is imported unless
+a process may have more than one test in flight and has collected one that may be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_cwsandbox.concurrency import loop
+from pytest_cwsandbox.concurrency.ahead import Ahead
+from pytest_cwsandbox.concurrency.live import LiveFixtures
+from pytest_cwsandbox.recording import NOTICES
+from pytest_cwsandbox.upcoming import Upcoming
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def start(session: pytest.Session, limit: int) -> None:
+    """Let tests of this session run ahead, at most ``limit`` at once."""
+    config = session.config
+    if config.option.usepdb or config.option.trace:
+        return  # people want to see one test at a time
+    live = LiveFixtures()
+    ahead = Ahead(limit, Upcoming(session), live, config.stash.setdefault(NOTICES, []))
+    for name, plugin in (("loop", loop), ("live-fixtures", live), ("ahead", ahead)):
+        config.pluginmanager.register(plugin, f"cwsandbox-{name}")

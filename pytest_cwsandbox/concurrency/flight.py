@@ -1,0 +1,148 @@
+"""One test under way on the loop, from its start to the turn at which its outcome is told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Generator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+import pytest
+
+from pytest_cwsandbox.concurrency.routing import SPEAKER, Said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextvars import Context
+
+    Test: TypeAlias = Callable[[], Coroutine[object, object, object]]
+    Tasks: TypeAlias = weakref.WeakSet[asyncio.Future[Any]]
+
+BLOCKED_SECONDS = 1.0  # a step that takes longer is worth a word
+T = TypeVar("T")
+_STARTED: ContextVar[Tasks | None] = ContextVar("cwsandbox_started", default=None)
+
+
+class Flight:
+    """A test's coroutine as a task. ``outcome`` is what it raised, None if it passed.
+
+    ``start`` and ``stop`` are times of day; ``seconds`` is what it took, ``blocked`` its longest
+    step, in which all others stood still.
+    """
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.item = item
+        self.said = Said()
+        self.outcome: BaseException | None = None
+        self.ended = False
+        self.dropped = False  # it will not have its turn
+        self.start = self.stop = self.seconds = self.blocked = 0.0
+        self._timeout: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def launch(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+        test: Test,
+        landed: Callable[[Flight], None],
+    ) -> None:
+        """Start the test in a copy of the context; ``landed`` is told when it has ended."""
+        context = context.copy()
+        context.run(SPEAKER.set, self.said)
+        self._task = loop.create_task(self._fly(test), name=self.item.nodeid, context=context)
+
+        def end(task: asyncio.Task[None]) -> None:
+            if task.cancelled() and self.outcome is None:
+                self.outcome = asyncio.CancelledError()
+            self.ended = True
+            landed(self)
+
+        self._task.add_done_callback(end)
+
+    async def _fly(self, test: Test) -> None:
+        tasks: Tasks = weakref.WeakSet()
+        _STARTED.set(tasks)
+        self.start, began = time.time(), time.perf_counter()
+        try:
+            await _Steps(test(), self)
+        except BaseException as error:  # noqa: BLE001 - SystemExit too waits for the item's turn
+            self.outcome = error
+        self.stop, self.seconds = time.time(), time.perf_counter() - began
+        left = [task for task in tasks if not task.done()]  # a loop of its own would end them too
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+    @property
+    def failed(self) -> bool:
+        """Whether pytest is likely to count it as a failure at its turn."""
+        told = isinstance(self.outcome, pytest.skip.Exception | pytest.xfail.Exception)
+        expected = any(self.item.iter_markers("xfail"))
+        return self.ended and self.outcome is not None and not told and not expected
+
+    def cancel(self) -> None:
+        """End it before its time."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def time_out(self, seconds: float) -> None:
+        """Let the test fail where it waits."""
+        self._timeout = seconds
+        self.cancel()
+
+    def replaced(self, error: BaseException) -> BaseException:
+        """What the test is to see of an error that is thrown into it."""
+        if self._timeout is None or not isinstance(error, asyncio.CancelledError):
+            return error
+        return pytest.fail.Exception(f"Timeout (>{self._timeout}s) from pytest-timeout.")
+
+
+class _Steps(Generator[object, object, object]):
+    """The steps of a test, timed: one that blocks holds up every other test."""
+
+    def __init__(self, coroutine: Coroutine[object, object, object], flight: Flight) -> None:
+        self._coroutine = coroutine
+        self._flight = flight
+
+    def __await__(self) -> Generator[object, object, object]:
+        return self
+
+    def send(self, value: object) -> object:
+        began = time.perf_counter()
+        try:
+            return self._coroutine.send(value)
+        finally:
+            self._flight.blocked = max(self._flight.blocked, time.perf_counter() - began)
+
+    def throw(self, error: object, *_: object) -> object:
+        return self._coroutine.throw(self._flight.replaced(cast("BaseException", error)))
+
+
+def remember_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Have the loop know which test started which task."""
+    make = loop.get_task_factory() or _task
+
+    def start(
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        **options: Any,  # noqa: ANN401 - whatever this Python tells a factory
+    ) -> asyncio.Future[T]:
+        task = make(loop, coroutine, **options)
+        tasks = _STARTED.get()
+        if tasks is not None:
+            tasks.add(task)
+        return task
+
+    loop.set_task_factory(start)
+
+
+def _task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Generator[Any, None, T] | Coroutine[Any, Any, T],
+    **options: Any,  # noqa: ANN401 - as above
+) -> asyncio.Future[T]:
+    return asyncio.Task(coroutine, loop=loop, **options)

@@ -1,0 +1,83 @@
+"""The event loop that tests run ahead on, and running it from inside pytest's phases."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import FrameType
+
+LOOP = "_cwsandbox_loop"
+
+
+@pytest.fixture(scope="session", name=LOOP)
+def _loop(request: pytest.FixtureRequest) -> Generator[asyncio.AbstractEventLoop]:
+    """pytest-asyncio's loop of the session, so that async fixtures of the session work."""
+    try:
+        runner = request.getfixturevalue("_session_scoped_runner")
+    except pytest.FixtureLookupError:
+        with asyncio.Runner() as runner:
+            yield runner.get_loop()
+    else:
+        yield runner.get_loop()
+
+
+class Pump:
+    """Runs the loop on the main thread, only while pytest is in a phase of an item.
+
+    A loop in a thread would let what tests print out between the phases that are captured.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._reached: Callable[[], bool] | None = None
+        self._interrupted = False
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Run at least one round. Raises ``KeyboardInterrupt`` on Ctrl-C, between two steps."""
+        self._reached = until
+        self.loop.call_soon(self.loop.stop)
+        with self._interruptible():
+            while True:
+                try:
+                    self.loop.run_forever()
+                except SystemExit:  # of a task that a test started: who awaits it gets it too
+                    continue
+                if self._interrupted:
+                    self._interrupted = False
+                    raise KeyboardInterrupt
+                if until():
+                    break
+        self._reached = None
+
+    def look(self) -> None:
+        """Something has changed: end the run if that is what it waits for."""
+        if self._reached is not None and self._reached():
+            self.loop.stop()
+
+    @contextmanager
+    def _interruptible(self) -> Generator[None]:
+        """Let the first Ctrl-C stop the loop, and not hit whichever test has its turn in it."""
+        ours = threading.current_thread() is threading.main_thread()
+        if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+
+        def interrupt(signum: int, frame: FrameType | None) -> None:
+            if self._interrupted:  # the loop does not come to its end
+                signal.default_int_handler(signum, frame)
+            self._interrupted = True
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
