@@ -167,7 +167,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         planning.write_plan(session)
         prewarming.begin(session)
     limit = session.config.stash[SHARE].in_flight
-    if limit > 1 and session.config.stash.get(parametrize.COROUTINES, False):
+    # Without pytest-asyncio nobody else runs coroutines: then one at a time goes here too.
+    ours = limit > 1 or not session.config.pluginmanager.hasplugin("asyncio")
+    if ours and session.config.stash.get(parametrize.COROUTINES, False):
         from pytest_cwsandbox import concurrency
 
         concurrency.start(session, limit)

@@ -23,7 +23,9 @@ def start(session: pytest.Session, limit: int) -> None:
     """Let tests of this session run ahead, at most ``limit`` at once."""
     config = session.config
     if config.option.usepdb or config.option.trace:
-        return  # people want to see one test at a time
+        limit = 1  # people want to see one test at a time
+    if limit == 1 and config.pluginmanager.hasplugin("asyncio"):
+        return  # it does as well
     live = LiveFixtures()
     ahead = Ahead(limit, Upcoming(session), live, config.stash.setdefault(NOTICES, []))
     for name, plugin in (("loop", loop), ("live-fixtures", live), ("ahead", ahead)):
