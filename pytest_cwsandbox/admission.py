@@ -201,11 +201,12 @@ class Admission:
 
 
 class Place:
-    """One sandbox's."""
+    """One sandbox's; ``used`` from when it may exist."""
 
     def __init__(self, admission: Admission, kind: Kind, era: int) -> None:
         self._admission = admission
         self._left = False
+        self.used = False
         self.kind = kind
         self.era = era
 

@@ -146,7 +146,7 @@ class SandboxPool:
                 there.remove(options)
             elif place := self._admission.enter_now(self._kind):
                 starting = asyncio.ensure_future(self._attempt(place, options))
-                ahead = _Ahead(options, starting, time.monotonic())
+                ahead = _Ahead(options, place, starting, time.monotonic())
                 self._ahead.append(ahead)
                 loop = asyncio.get_running_loop()
                 place.idle(partial(loop.call_soon_threadsafe, self._let_go, ahead))
@@ -173,11 +173,17 @@ class SandboxPool:
         if ahead not in self._ahead:
             return  # it was taken meanwhile
         self._ahead.remove(ahead)
-        ahead.starting.cancel()
-        ahead.starting.add_done_callback(self._unneeded)
+        self._forgo(ahead)
 
-    def _unneeded(self, starting: asyncio.Task[Sandbox]) -> None:
-        if not starting.cancelled() and starting.exception() is None:
+    def _forgo(self, ahead: _Ahead) -> None:
+        ahead.starting.cancel()
+        ahead.starting.add_done_callback(partial(self._unneeded, ahead.place))
+
+    def _unneeded(self, place: Place, starting: asyncio.Task[Sandbox]) -> None:
+        if starting.cancelled():
+            if not place.used:  # it was cancelled before its first step
+                place.leave()
+        elif starting.exception() is None:
             sandbox = starting.result()
             self._remove(sandbox, self._places.pop(sandbox))
 
@@ -188,8 +194,7 @@ class SandboxPool:
         try:
             sandbox = await asyncio.shield(ahead.starting)
         except asyncio.CancelledError:
-            ahead.starting.cancel()
-            ahead.starting.add_done_callback(self._unneeded)
+            self._forgo(ahead)
             raise
         self._places[sandbox].busy()
         try:
@@ -243,6 +248,7 @@ class SandboxPool:
         """Start one at this place; raises ``_FullError`` where the service has no room."""
         from cwsandbox import CWSandboxError
 
+        place.used = True
         try:
             sandbox = self._session.sandbox(**{**self._usual, **options})  # type: ignore[arg-type]  # checked by the SDK itself
         except BaseException:
@@ -278,6 +284,7 @@ class _Ahead:
     """A sandbox that is started for whoever asks for these options."""
 
     options: Options
+    place: Place
     starting: asyncio.Task[Sandbox]
     since: float
 
