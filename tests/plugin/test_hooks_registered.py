@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., pytest.RunResult]
 
-# What pytest and xdist call once in a run, and once per worker. All else is called per something.
+# What pytest and xdist call once in a run, per worker or per death of one. All else is per item.
 PER_RUN = {
     "pytest_addhooks",
     "pytest_addoption",
@@ -24,6 +24,7 @@ PER_RUN = {
     "pytest_collection_finish",
     "pytest_configure",
     "pytest_configure_node",
+    "pytest_handlecrashitem",
     "pytest_keyboard_interrupt",
     "pytest_load_initial_conftests",
     "pytest_report_header",
