@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_cwsandbox import admission as places
@@ -27,6 +28,7 @@ Options = Mapping[str, object]
 
 BACKOFF_SECONDS = 0.2  # before the first retry; doubles, with jitter
 LONGEST_SECONDS = 10.0  # between two tries where the service has no room
+ASKED_SECONDS = 60.0  # that the service may ask to wait
 REFUSED_SECONDS = 180.0  # a service that starts nothing for so long has failed
 STALE_SECONDS = 600.0  # its lifetime runs: what waited longer is not handed out
 
@@ -34,9 +36,9 @@ STALE_SECONDS = 600.0  # its lifetime runs: what waited longer is not handed out
 FULL = frozenset({"CWSANDBOX_RUNNER_CAPACITY_EXHAUSTED", "CWSANDBOX_RUNNER_OVERLOADED"})
 
 
-async def backoff(attempt: int, *, longest: float = float("inf")) -> None:
+async def backoff(attempt: int, *, longest: float = inf, at_least: float = 0.0) -> None:
     """Wait before retry number ``attempt``, which counts from 1."""
-    seconds = min(longest, BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 30))
+    seconds = max(at_least, min(longest, BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 30)))
     await asyncio.sleep(seconds * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not a secret
 
 
@@ -151,6 +153,11 @@ class SandboxPool:
                 loop = asyncio.get_running_loop()
                 place.idle(partial(loop.call_soon_threadsafe, self._let_go, ahead))
 
+    @property
+    def ahead(self) -> int:
+        """How many were started ahead and not taken."""
+        return len(self._ahead)
+
     async def close(self) -> None:
         """Remove all that was started ahead and not taken."""
         going = [ahead.starting for ahead in self._ahead]
@@ -197,6 +204,8 @@ class SandboxPool:
             self._forgo(ahead)
             raise
         self._places[sandbox].busy()
+        if self._kind is Kind.GRADE:
+            return sandbox  # a grade finds out by itself, on a fresh one: asking costs a call each
         try:
             runs = await asyncio.to_thread(sandbox.get_status) is SandboxStatus.RUNNING
         except CWSandboxError:
@@ -231,7 +240,12 @@ class SandboxPool:
                         f"{full.seconds:.0f} s: {full.error}"
                     ) from full.error
                 refusals += 1
-                await backoff(refusals, longest=LONGEST_SECONDS)
+                asked = full.error.retry_delay
+                await backoff(
+                    refusals,
+                    longest=LONGEST_SECONDS,
+                    at_least=min(asked.total_seconds(), ASKED_SECONDS) if asked else 0.0,
+                )
             except CWSandboxError as failure:
                 failed += 1
                 if failed > self._retries or isinstance(failure, CWSandboxAuthenticationError):

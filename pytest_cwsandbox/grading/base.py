@@ -63,8 +63,14 @@ class SandboxGrader(ABC):
         """All of them: retries, self-test and judge included."""
         return self._pool.created
 
+    def expect(self, grades: int) -> None:
+        """Have sandboxes started for so many grades that are soon to come, and for no more."""
+        self._background.start(self._pool.prepare([{}] * grades))
+
     def close(self) -> None:
         """Cancel what is not graded yet; the session's own close removes the sandboxes."""
+        if self._pool.ahead:
+            self._background.start(self._pool.close()).result()
         self._background.close()
 
     @abstractmethod

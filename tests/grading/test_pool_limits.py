@@ -203,7 +203,7 @@ class TestStartedAhead:
 
     async def test_one_that_died_is_replaced_also_without_retries(self) -> None:
         service = FakeService()
-        pool = service.pool(admission := Admission())
+        pool = service.pool(admission := Admission(), Kind.TEST)
         await pool.prepare([{}])
         await settle()
         service.made[0].end()

@@ -126,3 +126,22 @@ def test_has_one(sandbox, record_reward):
         ["*1 *made good by retries*", "sandboxes: 3 started (1 of them again), *"],
         consecutive=False,
     )
+
+
+def test_the_sandboxes_of_grades_are_started_ahead_and_all_used(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_cwsandbox.problems import Problem
+
+        ADD = Problem("1", "", ("assert add(1, 2) == 3",))
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_grades(number, grade):
+            assert grade(ADD, "def add(a, b): return a + b").result().reward == 1.0
+        """
+    )
+    result = pytester.runpytest_subprocess("-n0")
+    result.assert_outcomes(passed=6)
+    # One more is for the grader's self-test.
+    result.stdout.fnmatch_lines(["sandboxes: 7 started, highest [34] at once, mean *"])
