@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from cwsandbox import AuthHeaders, AuthStrategy, SandboxDefaults
+    from cwsandbox import AuthHeaders, AuthStrategy, SandboxDefaults, Session
 
 Kind = Literal["local", "hosted"]
 HOSTED_IMAGE = "python:3.11"
 HOSTED_ADDRESS = "https://api.cwsandbox.com"
 REACH_SECONDS = 10.0
 USED = "backend.used"
+ONE_SHOT = "bubblewrap-one-shot"  # the local runner's runtime class, in local/records.py
 _VARIABLES = (
     "CWSANDBOX_BASE_URL",
     "CWSANDBOX_API_KEY",
@@ -97,6 +98,12 @@ class Backend:
         return defaults.with_overrides(
             data_plane_mode=DataPlaneMode.GATEWAY, command="/bin/sleep", args=("infinity",)
         )
+
+
+def runs_one_shot(session: Session) -> bool:
+    """Whether a session's sandboxes can be one-shot: where they are the local runner's."""
+    address = session._defaults.base_url  # noqa: SLF001 - the SDK shows them to nobody
+    return runner.inherited(os.environ) and address == os.environ["CWSANDBOX_BASE_URL"]
 
 
 def local_image() -> str:

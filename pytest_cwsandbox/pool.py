@@ -287,8 +287,13 @@ class SandboxPool:
 
     def _remove(self, sandbox: Sandbox, place: Place) -> Future[None]:
         """Remove it, and leave its place when that has been acknowledged."""
-        stopping = sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
-        gone: Future[None] = stopping._future  # noqa: SLF001 - the SDK shows its future to nobody
+        gone: Future[None]
+        if sandbox.returncode is None:
+            stopping = sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
+            gone = stopping._future  # noqa: SLF001 - the SDK shows its future to nobody
+        else:  # it ended by itself: the SDK's stop() would leave its connections open
+            closing = sandbox._cleanup_channels_async()  # noqa: SLF001
+            gone = sandbox._loop_manager.run_async(closing)  # noqa: SLF001
         gone.add_done_callback(lambda _: place.leave())
         return gone
 

@@ -7,10 +7,18 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.backend import runs_one_shot
 from pytest_cwsandbox.background import Background
 from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.grading.attempts import (
+    ENVIRONMENT,
+    Alone,
+    Executed,
+    ProgramFailedError,
+    Tally,
+)
 from pytest_cwsandbox.grading.limits import Limits
-from pytest_cwsandbox.grading.runs import ENVIRONMENT, ProgramFailedError, Runs, Tally
+from pytest_cwsandbox.grading.runs import Runs
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.pool import SandboxPool, backoff
 
@@ -18,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cwsandbox import OperationRef, Session
+
+    from pytest_cwsandbox.grading.attempts import Attempt
 
 Finding = tuple[Verdict, str]
 
@@ -33,6 +43,8 @@ class SandboxGrader(ABC):
     them apart it refuses to score: every outcome is an infrastructure error, raised as
     ``InfrastructureError`` with ``raise_infrastructure``.
     """
+
+    ONE_SHOT = True  # whether what its script says is told apart by ``report.BEGUN``
 
     def __init__(
         self,
@@ -51,11 +63,12 @@ class SandboxGrader(ABC):
         self._pool = SandboxPool(
             session, size=concurrency, retries=retries, environment=ENVIRONMENT
         )
-        self._runs = Runs(
-            self._pool.lease, limits=self._limits, retries=retries, canary=self._canary_passes
-        )
+        attempt: Attempt = Executed(self._pool.lease, self._limits)
+        if self.ONE_SHOT and runs_one_shot(session):
+            attempt = Alone(self._pool, self._limits)
+        self._runs = Runs(attempt, retries=retries, canary=self._canary_passes)
         # The canary answers for the service as it is: not retried, and judged by no other canary.
-        self._canary_runs = Runs(self._pool.lease, limits=self._limits, retries=0, canary=None)
+        self._canary_runs = Runs(attempt, retries=0, canary=None)
         self._self_test: asyncio.Task[bool] | None = None
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.grading.attempts import Tally
 from pytest_cwsandbox.grading.base import SandboxGrader
 from pytest_cwsandbox.grading.extract import normalise
 from pytest_cwsandbox.grading.report import VERDICTS, read_items
-from pytest_cwsandbox.grading.runs import Tally
 from pytest_cwsandbox.grading.scripts import script
 from pytest_cwsandbox.grading.values import MalformedValueError
 from pytest_cwsandbox.outcome import Outcome, Verdict

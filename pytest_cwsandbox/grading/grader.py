@@ -6,11 +6,11 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.grading.asserts import read_tests
+from pytest_cwsandbox.grading.attempts import Tally
 from pytest_cwsandbox.grading.base import SandboxGrader
 from pytest_cwsandbox.grading.extract import extract_code, normalise
 from pytest_cwsandbox.grading.judge import Judge, compare
 from pytest_cwsandbox.grading.report import VERDICTS, read_items
-from pytest_cwsandbox.grading.runs import Tally
 from pytest_cwsandbox.grading.scripts import script
 from pytest_cwsandbox.grading.values import MalformedValueError
 from pytest_cwsandbox.outcome import Outcome, Verdict

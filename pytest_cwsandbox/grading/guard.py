@@ -91,11 +91,13 @@ def detach():
     posix.close(null)
     getpid, write, leave = posix.getpid, posix.write, posix._exit
     pid = getpid()
+    write(channel, b"=")  # from here on the program may have a hand in what is said
 
     def finish(result):
         setitimer(ITIMER_REAL, 0)
         data = result.encode("utf-8", "surrogatepass")
-        rest = memoryview(data if len(data) <= OUTPUT_BYTES else b"O0:")
+        data = data if len(data) <= OUTPUT_BYTES else b"O0:"
+        rest = memoryview(data.hex("\n", 1 << 17).encode())  # logs are lines of text
         while rest and getpid() == pid:  # a forked copy has nothing to say
             rest = rest[write(channel, rest) :]
         leave(0)  # at once: no exit handler and no thread comes after

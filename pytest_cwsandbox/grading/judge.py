@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
+from pytest_cwsandbox.grading.attempts import ENVIRONMENT, Executed, ProgramFailedError, Tally
 from pytest_cwsandbox.grading.report import VERDICTS, Item, read_items
-from pytest_cwsandbox.grading.runs import ENVIRONMENT, ProgramFailedError, Runs, Tally
+from pytest_cwsandbox.grading.runs import Runs
 from pytest_cwsandbox.grading.scripts import script
 from pytest_cwsandbox.grading.values import MalformedValueError, decode, truth
 from pytest_cwsandbox.outcome import Verdict
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from cwsandbox import Sandbox, Session
 
     from pytest_cwsandbox.grading.asserts import Tests
+    from pytest_cwsandbox.grading.attempts import Ended
     from pytest_cwsandbox.grading.base import Finding
     from pytest_cwsandbox.grading.limits import Limits
-    from pytest_cwsandbox.grading.runs import Ended
     from pytest_cwsandbox.grading.split import Check
 
 PASSED = (Verdict.PASSED, "")
@@ -51,9 +52,9 @@ class Judge:
             session, size=2 * PROCESSES, retries=retries, environment=ENVIRONMENT
         )
         self._canary = canary
-        self._alone = Runs(self.pool.lease, limits=limits, retries=retries, canary=canary)
+        self._alone = Runs(Executed(self.pool.lease, limits), retries=retries, canary=canary)
         # Nothing that happens to a shared sandbox is held against a program.
-        self._together = Runs(self._lease, limits=limits, retries=0, canary=None)
+        self._together = Runs(Executed(self._lease, limits), retries=0, canary=None)
         self._starting = asyncio.Lock()
         self._turns = asyncio.Semaphore(PROCESSES)
         self._shared: _Shared | None = None

@@ -19,6 +19,10 @@ class Limits:
     wall_seconds: float = 60
     memory_bytes: int = 1 << 30
 
+    def arguments(self) -> list[str]:
+        """As ``guard.py`` takes them."""
+        return [str(self.cpu_seconds), str(self.wall_seconds), str(self.memory_bytes)]
+
     @property
     def outer_seconds(self) -> float:
         """When the SDK gives up on an exec: a program that gets here disarmed the inner limit."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.grading.attempts import Tally
 from pytest_cwsandbox.grading.base import SandboxGrader
 from pytest_cwsandbox.grading.extract import extract_code, normalise
-from pytest_cwsandbox.grading.runs import Tally
 from pytest_cwsandbox.grading.scripts import script
 from pytest_cwsandbox.outcome import Outcome, Verdict
 
@@ -27,6 +27,8 @@ class OutputGrader(SandboxGrader):
     The expected output never enters the sandbox. Still this is weaker than asserts: a program that
     prints a constant is right, whatever it was asked to compute.
     """
+
+    ONE_SHOT = False  # the program's own words could be taken for the sandbox's
 
     def grade(self, completion: str, expected: str) -> OperationRef[Outcome]:
         """Grade a raw completion: right if its code exits with 0 and prints ``expected``.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pytest_cwsandbox.grading.values import MalformedValueError, header
 from pytest_cwsandbox.outcome import Verdict
 
+BEGUN = "="  # what the worker says before the program begins
 VERDICTS = {
     "S": Verdict.SYNTAX_ERROR,
     "E": Verdict.MISSING_ENTRY_POINT,
@@ -29,8 +30,9 @@ class Item:
 def read_items(output: bytes, *, at_most: int) -> list[Item]:
     """The items; raises ``MalformedValueError``, also for more than ``at_most`` of them."""
     try:
-        text = output.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
+        data = bytes.fromhex(output.decode("ascii").removeprefix(BEGUN))
+        text = data.decode("utf-8", "surrogatepass")
+    except ValueError:
         raise MalformedValueError("not text") from None
     items: list[Item] = []
     position = 0

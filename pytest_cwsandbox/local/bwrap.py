@@ -47,6 +47,18 @@ OWN_SETTINGS = {
     "hostname": "sandbox\n",
 }
 AGENT = ("-I", "-S", "-X", "utf8", "/usr/local/lib/cwsandbox/agent.pyc")
+# Process 1 of a one-shot sandbox is a shell that nobody may read: the kernel then lets no program
+# look into it either. It sets limits, says that it got there, and ends with the command.
+INIT = "/usr/local/lib/cwsandbox/init"
+INIT_SCRIPT = """\
+ulimit -c 0
+ulimit -p "$1" 2>/dev/null || ulimit -u "$1"
+[ "$2" = - ] || { ulimit -d "$2" && ulimit -v "$3"; } || exit
+shift 3
+echo
+"$@" 2>&1
+exit $?
+"""
 
 
 def find(path: str = os.defpath) -> tuple[Path, str] | None:
@@ -119,6 +131,12 @@ def options(image: Image, etc: Path, empty: Path) -> list[str]:
         *("--symlink", TMP, VAR_TMP),
         *_interpreter(image, empty),
     ]
+
+
+def surroundings(environment: Mapping[str, str], directory: str) -> list[str]:
+    """The environment and the working directory of a command that no agent starts."""
+    variables = [part for pair in environment.items() for part in ("--setenv", *pair)]
+    return [*variables, "--dir", directory, "--chdir", directory]
 
 
 def sealed(files: Mapping[str, int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The process tree of one sandbox, as the host sees it: bwrap, with an agent inside."""
+"""The process tree of one sandbox, as the host sees it: bwrap around an agent or a program."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import itertools
 import os
 import socket
 import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_cwsandbox.local import bwrap
+from pytest_cwsandbox.local import bwrap, limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +26,25 @@ ERROR_BYTES = 1 << 16
 # Enters the cgroups, then becomes bwrap: to move a process afterwards costs ten times as much.
 ENTER = 'while [ "$1" != -- ]; do echo 0 >"$1" || exit; shift; done; shift; exec "$@"'
 
+# The kernel takes a program's sandbox before the runner when memory runs out.
+ENTER_ONE_SHOT = f"echo 800 >/proc/self/oom_score_adj; {ENTER}"
+
 _names = itertools.count(1)
 
 
+@dataclass(frozen=True, slots=True)
+class Main:
+    """What runs in a cell without an agent."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+
+
 class Cell:
-    """Started at once; ``socket`` leads to the agent. Raises ``OSError``.
+    """Started at once; ``socket`` leads to the agent, or is what ``main`` writes to.
+
+    Raises ``OSError``.
 
     Must be made in a thread that outlives it: the kernel kills it when that thread ends.
     ``ended`` resolves to bwrap's exit status: then no process is left.
@@ -43,6 +58,7 @@ class Cell:
         *,
         memory: int,
         cpus: float | None,
+        main: Main | None = None,
     ) -> None:
         self._memory = memory
         self._loop = asyncio.get_running_loop()
@@ -52,7 +68,9 @@ class Cell:
             if host.cgroups is not None:
                 self._group = host.cgroups.create(str(next(_names)), memory, cpus)
                 undo.callback(self._group.remove)
-            self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            # Not a pipe: whoever may write to one can open it again and take back what it holds.
+            kind = socket.SOCK_STREAM if main else socket.SOCK_SEQPACKET
+            self.socket, theirs = socket.socketpair(socket.AF_UNIX, kind)
             undo.callback(self.socket.close)
             done.callback(theirs.close)
             self._errors, errors = os.pipe()
@@ -61,20 +79,28 @@ class Cell:
             filters = os.open(host.seccomp, os.O_RDONLY)
             done.callback(os.close, filters)
             mounted = {path: _in_memory(content, done) for path, content in files.items()}
-            last = bwrap.encode([*bwrap.sealed(mounted), "--seccomp", str(filters)])
+            own = [] if main is None else bwrap.surroundings(main.environment, main.directory)
+            last = bwrap.encode([*own, *bwrap.sealed(mounted), "--seccomp", str(filters)])
             options = _in_memory(host.options(image) + last, done)
             command = [str(host.bwrap), "--args", str(options), "--"]
-            command += [str(image.interpreter.executable), *bwrap.AGENT, str(theirs.fileno())]
-            if self._group is not None:
-                command[:0] = ["/bin/sh", "-c", ENTER, "sh", *self._group.entrances, "--"]
+            if main is None:
+                command += [str(image.interpreter.executable), *bwrap.AGENT, str(theirs.fileno())]
+            else:
+                command += [bwrap.INIT, "-c", bwrap.INIT_SCRIPT, "init", *self._rlimits()]
+                command += main.command
+            if main is not None or self._group is not None:
+                entrances = self._group.entrances if self._group else []
+                enter = ENTER if main is None else ENTER_ONE_SHOT
+                command[:0] = ["/bin/sh", "-c", enter, "sh", *entrances, "--"]
+            given = [filters, options, *mounted.values()]
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if main is None else theirs.fileno(),
                 stderr=errors,
                 env={},
                 cwd="/",
-                pass_fds=[theirs.fileno(), filters, options, *mounted.values()],
+                pass_fds=given if main else [theirs.fileno(), *given],
             )
             undo.pop_all()
         self._pidfd = os.pidfd_open(self._process.pid)
@@ -95,6 +121,17 @@ class Cell:
             return f"out of memory: the limit is {self._memory >> 20} MiB"
         lines = said.decode(errors="replace").split("\n")
         return told or next((line for line in reversed(lines) if line.strip()), "it was killed")
+
+    def kill(self) -> None:
+        """End all processes at once."""
+        if not self.ended.done():
+            self._process.kill()
+
+    def _rlimits(self) -> list[str]:
+        """Processes, and KiB of data and of address space where no cgroup counts memory."""
+        kib = self._memory >> 10
+        memory = ["-", "-"] if self._group else [str(kib), str(kib * limits.ADDRESS_SPACE_FACTOR)]
+        return [str(limits.PROCESSES), *memory]
 
     async def close(self) -> None:
         """Wait for the end, which comes when the agent's socket is closed; clear up."""

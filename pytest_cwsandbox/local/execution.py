@@ -24,6 +24,7 @@ OUTPUT_BYTES = 256 << 20
 # A client without input ends its side right after the first message, one with input waits for
 # ``ready``: this long a wait tells them apart, so that most commands need no stdin pipe.
 HALF_CLOSE_SECONDS = 0.002
+LOG_BYTES = 1 << 18  # of one message
 STREAMS = {
     "stdout": pb.ExecStreamOutput.STREAM_STDOUT,
     "stderr": pb.ExecStreamOutput.STREAM_STDERR,
@@ -51,6 +52,20 @@ class Execution:
         if init.env:
             raise unsupported("init.env is")
         await self._execute(init, context)
+
+    async def stream_logs(self, request: pb.StreamLogsRequest, context: ServicerContext) -> None:
+        """What the main process of a one-shot sandbox wrote; ``follow`` waits for its end."""
+        record = self._service.record(request.sandbox_id)
+        unknown = {field.name for field, _ in request.ListFields()} - {"sandbox_id", "follow"}
+        if unknown or not record.one_shot:
+            raise unsupported("logs other than all of a one-shot sandbox's are")
+        if request.follow:
+            await asyncio.wait((record.ended,))
+        for start in range(0, len(record.output), LOG_BYTES):
+            await context.write(pb.LogEntry(data=record.output[start : start + LOG_BYTES]))
+        if record.truncated:
+            error = pb.LogStreamError(code="STREAM_TRUNCATED", message="too much output")
+            await context.write(pb.LogEntry(error=error))
 
     async def _execute(self, init: pb.ExecStreamInit, context: ServicerContext) -> None:
         sandbox = self._service.running(init.sandbox_id, init.container)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cwsandbox._proto import sandbox_pb2 as pb
 
+from pytest_cwsandbox.local.one_shot import OneShot
 from pytest_cwsandbox.local.records import Records
 from pytest_cwsandbox.local.sandbox import LocalSandbox, StartError
 
@@ -55,7 +56,11 @@ class Fleet:
 
     async def _start(self, record: Record, spec: Spec) -> None:
         try:
-            sandbox = await LocalSandbox.start(self._host, spec)
+            sandbox: LocalSandbox | OneShot
+            if spec.one_shot:
+                sandbox = OneShot(self._host, spec)
+            else:
+                sandbox = await LocalSandbox.start(self._host, spec)
         except StartError as error:
             self._end(record, pb.STATE_FAILED, reason=str(error))
             return
@@ -89,6 +94,8 @@ class Fleet:
             await sandbox.stop(grace)
         finally:
             self._stopping.discard(record.id)
+            if isinstance(sandbox, OneShot):
+                record.output, record.truncated = bytes(sandbox.output), sandbox.truncated
             if expired:
                 self._end(record, pb.STATE_TERMINATED, reason=expired)
             elif sandbox.died.done() and not sandbox.died.cancelled():

@@ -123,6 +123,8 @@ def prepare(interpreter: Interpreter, directory: Path, agent: Path) -> Image:
     for name in ("python", "python3", f"python3.{interpreter.minor}"):
         if not (names / name).exists():
             (names / name).symlink_to(interpreter.executable)
+    shutil.copyfile("/bin/sh", library / "init")
+    (library / "init").chmod(0o111)
     return Image(interpreter, version, local, tuple(paths))
 
 

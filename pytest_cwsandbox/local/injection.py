@@ -86,6 +86,9 @@ class FaultySandboxService(SandboxService):
             raise Refusal(StatusCode.RESOURCE_EXHAUSTED, _injected(Kind.CREATE_EXHAUSTED))
         if self._faults.is_full(len(self._records.live())):
             raise Refusal(StatusCode.RESOURCE_EXHAUSTED, _injected(Kind.CAPACITY))
+        mounted = any(container.files for container in request.sandbox.spec.containers)
+        if mounted and self._faults.strikes(Kind.FILE_UNAVAILABLE):
+            raise _unavailable(Kind.FILE_UNAVAILABLE)
         return await super().create_sandbox(request, context)
 
     async def write_file(
@@ -108,6 +111,16 @@ class FaultyExecution(Execution):
         super().__init__(service)
         self._fleet = fleet
         self._faults = fleet.faults
+
+    async def stream_logs(self, request: pb.StreamLogsRequest, context: ServicerContext) -> None:
+        """The result of a one-shot sandbox: what strikes commands strikes it."""
+        await asyncio.sleep(self._faults.seconds(Kind.EXEC_LATENCY))
+        for kind in (Kind.EXEC_UNAVAILABLE, Kind.SANDBOX_TAKEN, Kind.EXEC_LOST):
+            if self._faults.strikes(kind):
+                raise _unavailable(kind)
+        await super().stream_logs(request, context)
+        if self._faults.strikes(Kind.EXEC_DROPPED):
+            raise _unavailable(Kind.EXEC_DROPPED)
 
     async def _execute(self, init: pb.ExecStreamInit, context: ServicerContext) -> None:
         await asyncio.sleep(self._faults.seconds(Kind.EXEC_LATENCY))

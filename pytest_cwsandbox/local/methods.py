@@ -62,7 +62,7 @@ def _attribute(rpc: str) -> str:
 
 
 def _handler(method: MethodDescriptor, served: Served) -> grpc.RpcMethodHandler:
-    """Serve a unary method, or a stream of both directions."""
+    """Serve a unary method, or one that answers with a stream."""
 
     async def answer(request: object, context: ServicerContext) -> Message | None:
         try:
@@ -73,6 +73,8 @@ def _handler(method: MethodDescriptor, served: Served) -> grpc.RpcMethodHandler:
     make = (
         grpc.stream_stream_rpc_method_handler
         if method.client_streaming
+        else grpc.unary_stream_rpc_method_handler
+        if method.server_streaming
         else grpc.unary_unary_rpc_method_handler
     )
     return make(

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from cwsandbox._proto import sandbox_pb2 as pb
 
 if TYPE_CHECKING:
+    from pytest_cwsandbox.local.one_shot import OneShot
     from pytest_cwsandbox.local.sandbox import LocalSandbox
 
 RUNNER_ID = "local"
 RUNTIME_CLASS = "bubblewrap"
+# Runs its main process and nothing else, and keeps what that prints: no commands, no files.
+ONE_SHOT = "bubblewrap-one-shot"
 TERMINAL = frozenset({pb.STATE_COMPLETED, pb.STATE_FAILED, pb.STATE_TERMINATED})
 UNSETTLED = frozenset({pb.STATE_CREATING, pb.STATE_TERMINATING})
 
@@ -33,14 +36,16 @@ class Record:
         loop = asyncio.get_running_loop()
         self.id = sandbox_id
         self.request_id = request_id
-        self.sandbox: LocalSandbox | None = None
+        self.sandbox: LocalSandbox | OneShot | None = None
+        self.output = b""  # of a one-shot sandbox that has ended
+        self.truncated = False
         self.started: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
         self.message = pb.Sandbox(sandbox_id=sandbox_id, spec=spec)
         status = self.message.status
         status.create_time.GetCurrentTime()
         status.runner_id = RUNNER_ID
-        status.effective_runtime_class = RUNTIME_CLASS
+        status.effective_runtime_class = spec.runtime_class or RUNTIME_CLASS
         status.effective_max_lifetime_seconds = spec.max_lifetime_seconds
         container = spec.containers[0]
         if container.HasField("resource_requirements"):
@@ -58,7 +63,7 @@ class Record:
         reason = self.message.status.state_reason
         return f"{name} ({reason})" if reason else name
 
-    def run(self, sandbox: LocalSandbox) -> None:
+    def run(self, sandbox: LocalSandbox | OneShot) -> None:
         self.sandbox = sandbox
         if self.state == pb.STATE_CREATING:  # else it is being stopped already
             self._enter(pb.STATE_RUNNING)
@@ -88,7 +93,17 @@ class Record:
 
     @property
     def settling(self) -> bool:
-        return self.state in UNSETTLED
+        """Also a one-shot sandbox that runs: what its client waits for is the end."""
+        return self.state in UNSETTLED or (self.one_shot and self.state == pb.STATE_RUNNING)
+
+    @property
+    def one_shot(self) -> bool:
+        return self.message.spec.runtime_class == ONE_SHOT
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes to remember it."""
+        return int(self.message.ByteSize()) + len(self.output)
 
     async def settle(self, seconds: float) -> None:
         """Wait, but not for long, while the sandbox is on its way into or out of running."""
@@ -129,8 +144,8 @@ class Records:
     def retire(self, record: Record) -> None:
         """Keep an ended sandbox's record, and forget the oldest ones beyond the bounds."""
         self._ended[record.id] = self._live.pop(record.id)
-        self._ended_bytes += record.message.ByteSize()
+        self._ended_bytes += record.size
         while len(self._ended) > ENDED_RECORDS or self._ended_bytes > ENDED_BYTES:
             oldest = self._ended.pop(next(iter(self._ended)))
-            self._ended_bytes -= oldest.message.ByteSize()
+            self._ended_bytes -= oldest.size
             self._requests.pop(oldest.request_id, None)

@@ -71,6 +71,7 @@ class Spec:
     working_dir: str = ""
     memory_bytes: int | None = None
     cpus: float | None = None
+    one_shot: bool = False
 
 
 class LocalSandbox:

@@ -10,7 +10,7 @@ from cwsandbox._proto import sandbox_pb2 as pb
 from grpc import StatusCode
 
 from pytest_cwsandbox.local.records import RUNNER_ID, TERMINAL, Record
-from pytest_cwsandbox.local.sandbox import FileError
+from pytest_cwsandbox.local.sandbox import FileError, LocalSandbox
 from pytest_cwsandbox.local.specs import translate
 from pytest_cwsandbox.local.status import (
     Refusal,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from pytest_cwsandbox.local.fleet import Fleet
-    from pytest_cwsandbox.local.sandbox import LocalSandbox
 
 FILE_BYTES = 32 << 20
 PATH_BYTES = 1024  # of a path that an error shows
@@ -63,6 +62,8 @@ class SandboxService:
             raise invalid("container", f"the sandbox has no container {container!r}")
         if record.sandbox is None or record.state != pb.STATE_RUNNING:
             raise not_running(sandbox_id, record.describe())
+        if not isinstance(record.sandbox, LocalSandbox):
+            raise unsupported("a command or a file in a one-shot sandbox is")
         return record.sandbox
 
     async def create_sandbox(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from grpc import StatusCode
 
-from pytest_cwsandbox.local.records import RUNNER_ID, RUNTIME_CLASS
+from pytest_cwsandbox.local.records import ONE_SHOT, RUNNER_ID, RUNTIME_CLASS
 from pytest_cwsandbox.local.sandbox import Spec
 from pytest_cwsandbox.local.status import Refusal, invalid, unsupported
 
@@ -56,18 +56,18 @@ def translate(spec: pb.SandboxSpec) -> Spec:
         raise invalid("sandbox.spec.max_lifetime_seconds", "must not be negative")
     if spec.runner_ids and RUNNER_ID not in spec.runner_ids:
         raise _unplaceable(f"the only runner here is {RUNNER_ID!r}")
-    if spec.runtime_class not in ("", RUNTIME_CLASS):
-        raise _unplaceable(f"the only runtime class here is {RUNTIME_CLASS!r}")
+    if spec.runtime_class not in ("", RUNTIME_CLASS, ONE_SHOT):
+        raise _unplaceable(f"the runtime classes here are {RUNTIME_CLASS!r} and {ONE_SHOT!r}")
     if spec.network.ingress or spec.network.egress:
         raise _unplaceable("a local sandbox has no network")
     container = spec.containers[0]
-    translated = _container(container)
+    translated = _container(container, one_shot=spec.runtime_class == ONE_SHOT)
     if spec.ByteSize() - sum(len(file.content) for file in container.files) > SPEC_BYTES:
         raise invalid("sandbox.spec", f"larger than {SPEC_BYTES} bytes; mount or write large files")
     return translated
 
 
-def _container(container: pb.Container) -> Spec:
+def _container(container: pb.Container, *, one_shot: bool) -> Spec:
     _only(container, CONTAINER_FIELDS, "containers[0]")
     _secure(container.security_context)
     if not container.image:
@@ -92,6 +92,7 @@ def _container(container: pb.Container) -> Spec:
         files={file.path: file.content for file in container.files},
         working_dir=container.working_dir,
         memory_bytes=memory,
+        one_shot=one_shot,
         cpus=cpus,
     )
 

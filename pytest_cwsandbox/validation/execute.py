@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
 from pytest_cwsandbox.errors import InfrastructureError
-from pytest_cwsandbox.grading.runs import ENVIRONMENT
+from pytest_cwsandbox.grading.attempts import ENVIRONMENT
 from pytest_cwsandbox.pool import SandboxPool, backoff
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.connections import grading_session
-from pytest_cwsandbox.grading import Grader
+from pytest_cwsandbox.grading import Grader, base
 from pytest_cwsandbox.grading.limits import Limits
 
 if TYPE_CHECKING:
@@ -26,8 +26,18 @@ def session() -> Iterator[Session]:
         yield session
 
 
-@pytest.fixture(scope="session")
-def grader(session: Session) -> Iterator[Grader]:
-    grader = Grader(session, limits=LIMITS, concurrency=4)
+@pytest.fixture(params=["one-shot", "executed"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How programs run: as on the local runner, or as on the hosted service."""
+    way: str = request.param
+    monkeypatch.setattr(base, "runs_one_shot", lambda _: way == "one-shot")
+    return way
+
+
+@pytest.fixture(scope="session", params=["one-shot", "executed"])
+def grader(request: pytest.FixtureRequest, session: Session) -> Iterator[Grader]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "runs_one_shot", lambda _: request.param == "one-shot")
+        grader = Grader(session, limits=LIMITS, concurrency=4)
     yield grader
     grader.close()

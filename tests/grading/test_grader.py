@@ -7,7 +7,6 @@ import itertools
 import os
 import signal
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import cwsandbox
@@ -15,7 +14,7 @@ import pytest
 
 from pytest_cwsandbox import backend, runner
 from pytest_cwsandbox.errors import ConfigurationError
-from pytest_cwsandbox.grading import ExitCodeGrader, Grader, Limits, runs, scripts
+from pytest_cwsandbox.grading import ExitCodeGrader, Grader, Limits, attempts, scripts
 from pytest_cwsandbox.outcome import Verdict
 from pytest_cwsandbox.problems import Problem
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cwsandbox import Process, ProcessResult, Session
+    from cwsandbox import Session
 
 ADD = Problem(
     "add",
@@ -186,26 +185,26 @@ def test_a_value_that_takes_the_judge_too_long_is_the_programs_timeout(
 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_program_that_kills_its_sandbox_is_blamed_only_the_second_time(
-    retries: int, hasty: Callable[..., Grader]
+    retries: int, way: str, hasty: Callable[..., Grader]
 ) -> None:
-    killer = "import os, time\nos.kill(-1, 9)\ntime.sleep(9)\n"
+    # Alone with process 1, a program has nobody but itself to kill.
+    killer = f"import os, time\nos.kill({0 if way == 'one-shot' else -1}, 9)\ntime.sleep(9)\n"
     outcome = hasty(retries=retries).grade_code(ADD, killer).result()
     assert (outcome.verdict, outcome.sandboxes) == (Verdict.SANDBOX_KILLED, 2)
     assert outcome.retries == 0
 
 
 def test_a_sandbox_that_dies_once_under_a_program_is_the_services_failure(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    way: str, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = Grader(session, retries=0)
     grader.grade_code(ADD, RIGHT).result()
-    real, codes = runs._bounded, iter([137])
+    real, codes = attempts._concluded, iter([137])
 
-    async def killed_once(process: Process) -> ProcessResult:
-        result = await real(process)
-        return replace(result, returncode=next(codes, result.returncode))
+    def killed_once(returncode: int, output: bytes, said: str, limits: Limits) -> attempts.Ended:
+        return real(next(codes, returncode), output, said, limits)
 
-    monkeypatch.setattr(runs, "_bounded", killed_once)
+    monkeypatch.setattr(attempts, "_concluded", killed_once)
     outcome = grader.grade_code(ADD, RIGHT).result()
     assert (outcome.reward, outcome.retries, outcome.sandboxes) == (1.0, 1, 2)
     grader.close()
@@ -213,9 +212,14 @@ def test_a_sandbox_that_dies_once_under_a_program_is_the_services_failure(
 
 @contextmanager
 def broken(
-    monkeypatch: pytest.MonkeyPatch, name: str, times: int, *, after: int = 0
+    monkeypatch: pytest.MonkeyPatch, name: str, times: int, *, after: int = 0, way: str = "executed"
 ) -> Iterator[None]:
-    """``times`` calls of a sandbox's method fail as the service's failures do."""
+    """``times`` calls of a sandbox's method fail as the service's failures do.
+
+    Of a one-shot sandbox nothing is executed: its log is read.
+    """
+    if (way, name) == ("one-shot", "exec"):
+        name = "stream_logs"
     calls = itertools.count()
     real = getattr(cwsandbox.Sandbox, name)
 
@@ -231,11 +235,11 @@ def broken(
 
 @pytest.mark.parametrize("method", ["exec", "__await__"])
 def test_a_failure_of_the_service_is_retried_on_a_fresh_sandbox(
-    method: str, session: Session, monkeypatch: pytest.MonkeyPatch
+    method: str, way: str, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = Grader(session)
     grader.grade_code(ADD, RIGHT).result()
-    with broken(monkeypatch, method, 2):
+    with broken(monkeypatch, method, 2, way=way):
         outcome = grader.grade_code(ADD, RIGHT).result()
     assert (outcome.reward, outcome.retries) == (1.0, 2)
     assert grader.grade_code(ADD, RIGHT).result().retries == 0
@@ -246,7 +250,7 @@ def test_so_is_one_of_the_judges_sandbox(session: Session, monkeypatch: pytest.M
     near = Problem("near", "", ("assert abs(add(1, 2) - 3) < 1e-9",), "add")
     grader = Grader(session)
     grader.grade_code(ADD, RIGHT).result()
-    with broken(monkeypatch, "exec", 1, after=1):
+    with broken(monkeypatch, "exec", 1):
         outcome = grader.grade_code(near, RIGHT).result()
     assert (outcome.reward, outcome.retries, outcome.sandboxes) == (1.0, 1, 1)
     grader.close()
@@ -255,11 +259,11 @@ def test_so_is_one_of_the_judges_sandbox(session: Session, monkeypatch: pytest.M
 @pytest.mark.parametrize("code", [RIGHT, WRONG], ids=["right", "wrong"])
 @pytest.mark.parametrize("method", ["exec", "__await__"])
 def test_a_service_that_goes_on_failing_gives_no_reward(
-    method: str, code: str, session: Session, monkeypatch: pytest.MonkeyPatch
+    method: str, code: str, way: str, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = Grader(session)
     grader.grade_code(ADD, RIGHT).result()
-    with broken(monkeypatch, method, 1000):
+    with broken(monkeypatch, method, 1000, way=way):
         outcome = grader.grade_code(ADD, code).result()
     assert (outcome.reward, outcome.verdict) == (None, Verdict.INFRASTRUCTURE_ERROR)
     assert outcome.retries == 0  # nothing was made good
@@ -269,10 +273,10 @@ def test_a_service_that_goes_on_failing_gives_no_reward(
 
 
 def test_a_grader_whose_self_test_fails_refuses_until_it_passes(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    way: str, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = Grader(session)
-    with broken(monkeypatch, "exec", 1000):
+    with broken(monkeypatch, "exec", 1000, way=way):
         outcome = grader.grade_code(ADD, RIGHT).result()
     assert outcome.reward is None
     assert "self-test" in outcome.detail
@@ -282,10 +286,10 @@ def test_a_grader_whose_self_test_fails_refuses_until_it_passes(
 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_self_test_with_bad_luck_does_not_lose_a_batch(
-    retries: int, session: Session, monkeypatch: pytest.MonkeyPatch
+    retries: int, way: str, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = Grader(session, retries=retries)
-    with broken(monkeypatch, "exec", 3):
+    with broken(monkeypatch, "exec", 3, way=way):
         outcomes = [grader.grade_code(ADD, RIGHT) for _ in range(4)]
         assert [(one.result().reward, one.result().retries) for one in outcomes] == [(1.0, 0)] * 4
     grader.close()
@@ -363,9 +367,9 @@ def test_a_whole_program_is_decided_by_its_exit_code(
 
 
 def test_a_failure_of_the_service_gives_a_whole_program_no_reward(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    way: str, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = ExitCodeGrader(session)
-    with broken(monkeypatch, "exec", 1000):
+    with broken(monkeypatch, "exec", 1000, way=way):
         assert grader.grade("pass").result().reward is None
     grader.close()

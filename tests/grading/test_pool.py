@@ -11,7 +11,7 @@ from cwsandbox import OperationRef, SandboxUnavailableError
 
 from pytest_cwsandbox import pool as pool_module
 from pytest_cwsandbox.errors import InfrastructureError
-from pytest_cwsandbox.grading.runs import Tally
+from pytest_cwsandbox.grading.attempts import Tally
 from pytest_cwsandbox.pool import SandboxPool
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 class FakeSandbox:
+    returncode = None
+
     def __init__(self, error: BaseException | None) -> None:
         self._error = error
         self.stopped = 0

@@ -15,6 +15,7 @@ import pytest
 from cwsandbox import (
     CWSandboxAuthenticationError,
     Sandbox,
+    SandboxError,
     SandboxFailedError,
     SandboxFileError,
     SandboxNotFoundError,
@@ -34,6 +35,8 @@ from cwsandbox._proto import (
     volume_pb2,
 )
 
+from pytest_cwsandbox.backend import ONE_SHOT
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 SERVED = {
     *("CreateSandbox", "GetSandbox", "ListSandboxes", "DeleteSandbox"),
-    *("StreamExec", "ReadFile", "WriteFile"),
+    *("StreamExec", "StreamLogs", "ReadFile", "WriteFile"),
 }
 MODULES = (
     *(discovery_pb2, sandbox_data_plane_pb2, sandbox_pb2, sandbox_template_pb2),
@@ -233,6 +236,36 @@ class TestFiles:
         files = [{"mount_path": "/tmp/in/data.txt", "file_content": b"mounted"}]
         with Sandbox.run(defaults=defaults, mounted_files=files) as sandbox:
             assert sandbox.read_file("/tmp/in/data.txt").result() == b"mounted"
+
+
+class TestOneShot:
+    def test_its_log_is_what_it_wrote(self, defaults: SandboxDefaults) -> None:
+        with Sandbox.run(
+            *("sh", "-c", "echo out; echo err >&2; exit 3"),
+            defaults=defaults,
+            runtime_class=ONE_SHOT,
+        ) as sandbox:
+            sandbox.wait_until_complete().result()
+            assert sandbox.returncode == 3
+            assert [*sandbox.stream_logs()] == ["out\n", "err\n"]
+
+    def test_it_takes_no_command_and_other_sandboxes_keep_no_log(
+        self, sandbox: Sandbox, defaults: SandboxDefaults
+    ) -> None:
+        with Sandbox.run("sleep", "99", defaults=defaults, runtime_class=ONE_SHOT) as one_shot:
+            with pytest.raises(SandboxError, match="one-shot"):
+                one_shot.exec(["true"]).result()
+            one_shot.stop(graceful_shutdown_seconds=0).result()
+            assert one_shot.status is SandboxStatus.COMPLETED
+        with pytest.raises(SandboxError, match="one-shot"):
+            list(sandbox.stream_logs())
+
+    def test_one_that_cannot_start_has_failed(self, defaults: SandboxDefaults) -> None:
+        sandbox = Sandbox.run(
+            "true", defaults=defaults, runtime_class=ONE_SHOT, container_image="python:3.99"
+        )
+        with pytest.raises(SandboxFailedError, match=r"3\.99"):
+            sandbox.wait_until_complete().result()
 
 
 class TestLife:
