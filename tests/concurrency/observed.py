@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+# The frames of pytest and plugins, which only exception groups are shown with.
+FRAMES = re.compile(r'(?m)^(?:  )*\|   File "(?!FOLDER).*\n(?:(?:  )*\|     .*\n)*')
 # What two runs of the same tests may differ in: times, addresses, processes, folders.
-TIMES = {"seconds", "worker", "last_cache_date_str"}
+# Why tests run in order may be said, and where there is nothing to run ahead is not.
+LEFT_OUT = {"seconds", "worker", "last_cache_date_str", "notices"}
 PROCESS = re.compile(r"\[gw\d+\] linux -- Python \S+ \S+\s*")  # xdist's first line of an error
 NAMES = re.compile(r"0x[0-9a-f]+|Task-\d+|popen-gw\d+|\bgw\d+|(?<=/)tmp-\d+")
 WIDE = "wide/"  # whose fixtures begin and end where the items happen to run
@@ -68,7 +71,7 @@ def run(folder: Path, *args: str) -> Observed:
     seen = json.loads((out / "seen.json").read_text())
     for reports in seen["items"].values():
         for report in reports:
-            report["told"] = report["told"] and json.loads(report["told"])
+            report["told"] = json.loads(report["told"] or "{}")
     log = folder / "run.log"
     seen |= {
         "exit code": ended.returncode,
@@ -148,11 +151,11 @@ def _first(one: object, other: object) -> str:
 
 def _comparable(value: Any, folder: str) -> Any:
     if isinstance(value, dict):
-        return {k: _comparable(v, folder) for k, v in value.items() if k not in TIMES}
+        return {k: _comparable(v, folder) for k, v in value.items() if k not in LEFT_OUT}
     if isinstance(value, list):
         return [_comparable(part, folder) for part in value]
     if isinstance(value, str):
-        text = value.replace(folder, "FOLDER")
+        text = FRAMES.sub("", value.replace(folder, "FOLDER"))
         return NAMES.sub("NAME", PROCESS.sub("", text)).strip()
     return value
 
