@@ -72,6 +72,9 @@ def run(folder: Path, *args: str) -> Observed:
     for reports in seen["items"].values():
         for report in reports:
             report["told"] = json.loads(report["told"] or "{}")
+            if "from pytest-timeout" in report["error"]:  # wherever the test was at that moment
+                report["error"] = report["error"].splitlines()[-1].split(": ", 1)[-1]
+                report["sections"] = []
     log = folder / "run.log"
     seen |= {
         "exit code": ended.returncode,
