@@ -101,7 +101,8 @@ def note_ahead(item: pytest.Item, error: BaseException | None, seconds: float) -
         return
     if error is not None:
         failed = isinstance(error, Exception | pytest.fail.Exception)
-        if not failed or isinstance(error, EndpointError | pytest.xfail.Exception):
+        ends = EndpointError | pytest.exit.Exception  # the run, at the item's turn
+        if not failed or isinstance(error, ends | pytest.xfail.Exception):
             return
         if is_infrastructure(error):
             return

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.runs.identity import Run
     from pytest_cwsandbox.runs.plan import Planned
 
+LISTED = 8  # names of a notice
 CRASHED = "???"  # xdist's phase for the item that a dead worker was running
 
 
@@ -37,7 +38,7 @@ class Told(TypedDict, total=False):
     retries: int
     replayed: bool
     trouble: str
-    notices: list[str]
+    notices: list[tuple[str, str]]
 
 
 def told_by(report: pytest.TestReport) -> Told:
@@ -69,6 +70,7 @@ class Counted:
         self._skipped: set[str] = set()
         self._selected: set[str] = set()  # of all that was collected now
         self._retries: dict[str, int] = {}  # of checks
+        self._notices: dict[str, list[str]] = {}  # what is told, and of what
         self._earlier = plan.read(run.folder).keys() if continued else frozenset[str]()
 
     def select(self, nodes: Iterable[str]) -> None:
@@ -117,8 +119,10 @@ class Counted:
             self.replayed.add(node)
         if "trouble" in told:
             self._say(told["trouble"])
-        for notice in told.get("notices", []):
-            self._say(notice)
+        for notice, of in told.get("notices", []):
+            names = self._notices.setdefault(notice, [])
+            if of not in names:
+                names.append(of)
 
     def _note_failure(self, report: pytest.TestReport, node: str, told: Told) -> None:
         """Tell what is lost to infrastructure from what has failed."""
@@ -212,6 +216,14 @@ class Counted:
             self._say(f"{new} samples are new to the run: it had not planned them before")
         elif samples and samples == self.replayed:
             self._say(f"the run was complete: {len(samples)} samples replayed")
+
+    @property
+    def notices(self) -> list[str]:
+        """Lines for people who wonder."""
+        return [
+            f"{notice}: {', '.join(of[:LISTED])}{', ...' * (len(of) > LISTED)}"
+            for notice, of in self._notices.items()
+        ]
 
     # The counts
 

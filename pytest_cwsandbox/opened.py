@@ -47,6 +47,11 @@ def at_turn(
     manager.__exit__(None, None, None)
 
 
+def is_open(item: pytest.Item, opens: Callable[..., AbstractContextManager[object]]) -> bool:
+    """Whether a value waits to be taken over."""
+    return opens in item.stash.get(_OPENED, {})
+
+
 def drop(item: pytest.Item) -> None:
     """Close what no fixture has taken over: the item does not get its turn.
 

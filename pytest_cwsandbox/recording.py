@@ -105,7 +105,7 @@ FINDING = pytest.StashKey[Finding]()
 RECORDED = pytest.StashKey[Recorded]()
 ATTEMPTS = pytest.StashKey[int]()  # of the item that the journal knows of
 _BEGUN = pytest.StashKey[bool]()  # ahead of its setup
-NOTICES = pytest.StashKey[list[str]]()  # on the config: what the next report is to tell people
+NOTICES = pytest.StashKey[list[tuple[str, str]]]()  # on the config: to be told, and of what
 TROUBLE = pytest.StashKey[str]()  # on the config: why this process cannot write the run's files
 
 
@@ -272,6 +272,13 @@ def conclude(item: pytest.Item) -> None:
     # An item that was a sample in an earlier attempt, and now is none, says so.
     if recorded.sample or ATTEMPTS in item.stash:
         _write(item, _end_of(item, recorded))
+
+
+def take_back(item: pytest.Item) -> None:
+    """Let the item be none of the run: the run ends before its turn, as if it had not started."""
+    item.stash[_BEGUN] = False
+    begin(item)
+    conclude(item)
 
 
 def entry_of(item: pytest.Item) -> Entry | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import sys
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pytest_cwsandbox import backend, prewarming, recording, tags
+from pytest_cwsandbox import backend, opened, prewarming, recording, tags
 from pytest_cwsandbox.admission import PROCESS, Kind
 from pytest_cwsandbox.background import Background
 from pytest_cwsandbox.errors import (
@@ -136,16 +137,11 @@ class Sandboxes:
 
     def remove(self, sandboxes: Sequence[Sandbox]) -> None:
         """Remove them, at once; a failure to do so is no failure of the test that used them."""
-        from cwsandbox import CWSandboxError
+        for removal in [*map(self.begin_removal, sandboxes)]:
+            _end_removal(removal)
 
-        removals = [self._background.start(self._pool.remove(sandbox)) for sandbox in sandboxes]
-        for removal in removals:
-            try:
-                removal.result()
-            except CWSandboxError as error:
-                warnings.warn(
-                    f"cwsandbox: a sandbox was not removed: {one_line(error)}", stacklevel=2
-                )
+    def begin_removal(self, sandbox: Sandbox) -> Future[None]:
+        return self._background.start(self._pool.remove(sandbox))
 
     def start_ahead(self, items: Sequence[pytest.Item]) -> None:
         """Begin to start what ``sandbox`` will give to these items; drop what others left."""
@@ -166,6 +162,15 @@ class Sandboxes:
                 f"sandboxes allows one process {most} for its tests: raise it, or use fewer "
                 "processes"
             )
+
+
+def _end_removal(removal: Future[None]) -> None:
+    from cwsandbox import CWSandboxError
+
+    try:
+        removal.result()
+    except CWSandboxError as error:
+        warnings.warn(f"cwsandbox: a sandbox was not removed: {one_line(error)}", stacklevel=2)
 
 
 def _is_ours(item: pytest.Item) -> bool:
@@ -225,7 +230,39 @@ def _wait(starting: Future[Sandbox]) -> Sandbox:
         raise
 
 
+class Starting:
+    """The sandbox of a test that runs ahead: on its way, there, or gone again."""
+
+    def __init__(self, item: pytest.Item, sandboxes: Sandboxes) -> None:
+        self.future = sandboxes.start(item)
+        self._sandboxes = sandboxes
+        self._removal: Future[None] | None = None
+
+    def let_go(self) -> None:
+        """Begin to remove it: the test has ended, and is not to keep it until its turn."""
+        if self._removal is None and not self.future.cancel() and self.future.exception() is None:
+            self._removal = self._sandboxes.begin_removal(self.future.result())
+
+    def close(self) -> None:
+        self.let_go()
+        if self._removal is not None:
+            _end_removal(self._removal)
+
+
+@contextmanager
+def starting(item: pytest.Item, sandboxes: Sandboxes) -> Generator[Starting]:
+    """The value of ``sandbox`` for a test that runs ahead."""
+    sandbox = Starting(item, sandboxes)
+    yield sandbox
+    sandbox.close()
+
+
 @pytest.fixture
-def sandbox(sandbox_factory: SandboxFactory) -> Sandbox:
+def sandbox(sandbox_factory: SandboxFactory, request: pytest.FixtureRequest) -> Generator[Sandbox]:
     """A started sandbox of the test's own, removed when the test ends."""
-    return sandbox_factory()
+    if not opened.is_open(request.node, starting):
+        yield sandbox_factory()
+        return
+    sandboxes: Sandboxes = request.getfixturevalue("_cwsandbox_sandboxes")
+    with opened.at_turn(request.node, starting, sandboxes) as started:
+        yield _wait(started.future)

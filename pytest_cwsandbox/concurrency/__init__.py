@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING
 from pytest_cwsandbox.concurrency import loop
 from pytest_cwsandbox.concurrency.ahead import Ahead
 from pytest_cwsandbox.concurrency.live import LiveFixtures
-from pytest_cwsandbox.recording import NOTICES
-from pytest_cwsandbox.upcoming import Upcoming
 
 if TYPE_CHECKING:
     import pytest
 
 
 def start(session: pytest.Session, limit: int) -> None:
-    """Let tests of this session run ahead, at most ``limit`` at once."""
+    """Let tests of this session run ahead, at most ``limit`` at once; 1: they run in order."""
     config = session.config
     if config.option.usepdb or config.option.trace:
         limit = 1  # people want to see one test at a time
     if limit == 1 and config.pluginmanager.hasplugin("asyncio"):
         return  # it does as well
     live = LiveFixtures()
-    ahead = Ahead(limit, Upcoming(session), live, config.stash.setdefault(NOTICES, []))
+    ahead = Ahead(session, limit, live)
     for name, plugin in (("loop", loop), ("live-fixtures", live), ("ahead", ahead)):
         config.pluginmanager.register(plugin, f"cwsandbox-{name}")

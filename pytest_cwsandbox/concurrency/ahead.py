@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import time
-from contextlib import nullcontext
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -24,31 +23,32 @@ from pytest_cwsandbox.concurrency.eligibility import (
 from pytest_cwsandbox.concurrency.flight import BLOCKED_SECONDS, Flight, remember_tasks
 from pytest_cwsandbox.concurrency.loop import LOOP, Pump
 from pytest_cwsandbox.errors import EndpointError
+from pytest_cwsandbox.upcoming import Upcoming
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
     from contextlib import AbstractContextManager
 
     from pytest_cwsandbox.concurrency.flight import Test
     from pytest_cwsandbox.concurrency.live import LiveFixtures
-    from pytest_cwsandbox.upcoming import Upcoming
 
 WINDOW = 16  # times the limit: how far ahead of an item at its turn others may be launched
 GRACE_SECONDS = 5.0  # for tasks that are cancelled
+BLOCKED = "these block all tests that run ahead, write `await ...` in place of `.result()`"
 
 
 class Ahead:
     """Registered where tests of this process may run ahead, at most ``limit`` at once."""
 
-    def __init__(
-        self, limit: int, upcoming: Upcoming, live: LiveFixtures, notices: list[str]
-    ) -> None:
+    def __init__(self, session: pytest.Session, limit: int, live: LiveFixtures) -> None:
+        config = session.config
         self._limit = limit
-        self._upcoming = upcoming
         self._live = live
-        self._notices = notices
-        self._said: set[str] = set()
+        self._upcoming = Upcoming(session)
+        self._alone = not config.pluginmanager.hasplugin("asyncio")
+        self._notices = config.stash.setdefault(recording.NOTICES, [])
+        self._said: set[tuple[str, str]] = set()
         self._needs: dict[pytest.Item, Needs | None] = {}
         self._flights: dict[pytest.Item, Flight] = {}  # that have not had their turn
         self._flying = 0
@@ -57,7 +57,8 @@ class Ahead:
         self._item: pytest.Item | None = None  # that has its turn
         self._next: pytest.Item | None = None
         self._told: Flight | None = None  # the item's, once it has ended
-        self._grounded = False  # nothing is launched
+        self._grounded = False  # nothing is launched now
+        self._stopped = False  # nor ever again
 
     # An item's turn
 
@@ -66,44 +67,55 @@ class Ahead:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
         self._item, self._next = item, nextitem
-        if self._needs_of(item) is not None and LOOP not in item.fixturenames:  # type: ignore[attr-defined]  # of functions
-            item.fixturenames.append(LOOP)  # type: ignore[attr-defined]  # too
+        if self._flying:
+            routing.hold_streams()  # those that do not capture
+        if self._is_ours(item) and LOOP not in (
+            names := cast("pytest.Function", item).fixturenames
+        ):
+            names.append(LOOP)
         return (yield)
 
-    @pytest.hookimpl(wrapper=True, trylast=True)  # innermost, where output is captured
-    def pytest_runtest_setup(self) -> Generator[None, object, object]:
+    def _is_ours(self, item: pytest.Item) -> bool:
+        """Whether the item runs here: without pytest-asyncio nobody else would run a coroutine."""
+        return self._needs_of(item) is not None or (self._alone and is_candidate(item))
+
+    # A wrapper of pluggy's older kind is no frame in the traceback of what a fixture raises.
+
+    @pytest.hookimpl(hookwrapper=True, trylast=True)  # innermost, where output is captured
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
         with self._routed():
-            return (yield)
+            flight = self._flights.get(item)
+            if flight is not None and self._pump is not None:  # its sandbox may be on its way
+                self._pump.run(lambda: flight.begun or flight.ended)
+            yield
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
-        if self._needs_of(pyfuncitem) is None:
+        if not self._is_ours(pyfuncitem):
             return None
         pump = self._pump_of(pyfuncitem.funcargs[LOOP])
         self._context = contextvars.copy_context()
         with routing.routed():
             flight = self._flights.get(pyfuncitem) or self._launch(
-                pump, pyfuncitem, _test_of(pyfuncitem)
+                pump, pyfuncitem, *_test_of(pyfuncitem)
             )
             flight.said.release()
-            self._fill()
-            pump.run(lambda: flight.ended)
+            if self._needs_of(pyfuncitem) is None:  # by itself, as in pytest
+                with self._grounding():
+                    pump.run(lambda: flight.ended)
+            else:
+                self._fill()
+                pump.run(lambda: flight.ended)
             del self._flights[pyfuncitem]
             self._told = flight
             if self._next is not None and self._next not in self._flights:
-                self._land_all(pump)
+                # The next needs the main thread to itself: tasks would stand still meanwhile, and
+                # then all their timers would go off at once.
+                with self._grounding():
+                    pump.run(lambda: not self._flying)
         if flight.outcome is not None:
             raise flight.outcome
         return True
-
-    def _land_all(self, pump: Pump) -> None:
-        """Let nothing be under way while the main thread is at something else.
-
-        Tasks would stand still, and then their timers would all go off at once.
-        """
-        before, self._grounded = self._grounded, True
-        pump.run(lambda: not self._flying)
-        self._grounded = before
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # before anybody reads the call
     def pytest_runtest_makereport(
@@ -114,27 +126,30 @@ class Ahead:
             call.start, call.stop, call.duration = told.start, told.stop, told.seconds
             self._told = None
         elif call.when == "setup" and call.excinfo is not None and item in self._flights:
+            begun = self._flights[item].begun
             self._drop([self._flights[item]])
-            recording.begin(item)
+            if begun:  # what it recorded does not count: a hook has skipped it, say
+                recording.begin(item)
         return (yield)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)  # while fixtures of the session are there
+    @pytest.hookimpl(hookwrapper=True, trylast=True)  # as for setup
     def pytest_runtest_teardown(
         self, item: pytest.Item, nextitem: pytest.Item | None
-    ) -> Generator[None, object, object]:
+    ) -> Generator[None]:
         if nextitem is None or item.session.shouldstop or item.session.shouldfail:
-            self._drop([*self._flights.values()])
-        return (yield)
+            self._drop([*self._flights.values()])  # while fixtures of the session are there
+        with self._routed():
+            yield
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # after Ctrl-C no teardown has come
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
         self._drop([*self._flights.values()])
+        routing.release_streams()
         return (yield)
 
-    @pytest.hookimpl(trylast=True)  # when pytest captures again
-    def pytest_leave_pdb(self) -> None:
-        if self._flying:
-            routing.install()
+    def _routed(self) -> AbstractContextManager[None]:
+        """For phases in which the loop does not run here: threads, and fixtures may run it."""
+        return routing.routed() if self._flying else nullcontext()
 
     # Launching
 
@@ -146,8 +161,8 @@ class Ahead:
                 try:
                     self._needs[item] = needs_of(cast("pytest.Function", item))
                 except IneligibleError as error:
-                    if reason := str(error):
-                        self._say(reason)
+                    if error.reason:
+                        self._say(error.reason, error.of)
         return self._needs[item]
 
     def _pump_of(self, loop: object) -> Pump:
@@ -158,7 +173,7 @@ class Ahead:
 
     def _fill(self) -> None:
         """Launch what follows, in its order, up to the limit."""
-        if self._item is None or self._pump is None or self._grounded:
+        if self._item is None or self._pump is None or self._grounded or self._stopped:
             return
         if self._about_to_stop(self._item.session):
             return
@@ -176,29 +191,33 @@ class Ahead:
             if not needs.met(self._live):
                 return
             recording.begin_ahead(item)
-            test = partial(item.obj, **needs.values(item, self._live))  # type: ignore[attr-defined]  # a function
-            self._launch(self._pump, item, test)
+            arguments = needs.values(item, self._live)
+            self._launch(self._pump, item, item.obj, arguments)  # type: ignore[attr-defined]  # a function
 
-    def _launch(self, pump: Pump, item: pytest.Item, test: Test) -> Flight:
-        flight = self._flights[item] = Flight(item)
+    def _launch(
+        self, pump: Pump, item: pytest.Item, function: Test, arguments: Mapping[str, object]
+    ) -> Flight:
+        flight = self._flights[item] = Flight(item, self._moved)
         self._flying += 1
-        flight.launch(pump.loop, self._context, test, self._landed)
+        flight.launch(pump.loop, self._context, function, arguments)
         return flight
 
-    def _landed(self, flight: Flight) -> None:
-        self._flying -= 1
+    def _moved(self, flight: Flight) -> None:
+        if flight.ended:
+            self._flying -= 1
+            self._take_note(flight)
+            self._fill()
+        if self._pump is not None:
+            self._pump.look()
+
+    def _take_note(self, flight: Flight) -> None:
+        """Write down, and say, what cannot wait for the turn of a test that has ended."""
         if flight.blocked > BLOCKED_SECONDS:
-            self._say(
-                f"{flight.item.nodeid} blocked the event loop, and so every other test, for "
-                f"{flight.blocked:.1f} s: write `await ...` in place of `.result()`"
-            )
+            self._say(BLOCKED, flight.item.nodeid.partition("[")[0])
         if flight.item is not self._item and not flight.dropped:
             annotation.note_ahead(flight.item, flight.outcome, flight.seconds)
         if isinstance(flight.outcome, EndpointError):
-            self._grounded = True  # every other rollout would fail alike
-        self._fill()
-        if self._pump is not None:
-            self._pump.look()
+            self._stopped = True  # every other rollout would fail alike
 
     def _about_to_stop(self, session: pytest.Session) -> bool:
         """Whether as many have failed as end the run once they are told."""
@@ -209,10 +228,19 @@ class Ahead:
         failed = sum(flight.failed for flight in self._flights.values())
         return session.testsfailed + failed >= limit
 
-    def _say(self, notice: str) -> None:
-        if notice not in self._said:
-            self._said.add(notice)
-            self._notices.append(notice)
+    def _say(self, notice: str, of: str) -> None:
+        if (notice, of) not in self._said:
+            self._said.add((notice, of))
+            self._notices.append((notice, of))
+
+    @contextmanager
+    def _grounding(self) -> Generator[None]:
+        """Launch nothing meanwhile."""
+        before, self._grounded = self._grounded, True
+        try:
+            yield
+        finally:
+            self._grounded = before
 
     # The end
 
@@ -221,30 +249,26 @@ class Ahead:
         pump = self._pump
         if pump is None or not flights:
             return
-        before, self._grounded = self._grounded, True
         for flight in flights:
             flight.dropped = True
             flight.cancel()
         deadline = time.monotonic() + GRACE_SECONDS
+
+        def over() -> bool:
+            return all(flight.ended for flight in flights) or time.monotonic() > deadline
+
         timer = pump.loop.call_later(GRACE_SECONDS, pump.look)
-        with routing.routed():
-            pump.run(lambda: all(flight.ended for flight in flights) or time.monotonic() > deadline)
+        with routing.routed(), self._grounding():
+            pump.run(over)
         timer.cancel()
         for flight in flights:
             opened.drop(flight.item)
             del self._flights[flight.item]
-        self._grounded = before
-
-    def _routed(self) -> AbstractContextManager[None]:
-        """For phases in which the loop does not run here: threads, and fixtures may run it."""
-        return routing.routed() if self._flying else nullcontext()
 
 
-def _test_of(item: pytest.Function) -> Test:
-    """The test of an item that pytest has set up."""
+def _test_of(item: pytest.Function) -> tuple[Test, dict[str, object]]:
+    """The test of an item that pytest has set up, and its arguments."""
     # pytest-asyncio has put a function in its place that runs it on a loop of its own.
     function = item.obj if inspect.iscoroutinefunction(item.obj) else item.obj.__wrapped__
-    names = inspect.signature(function).parameters
-    return partial(
-        function, **{name: item.funcargs[name] for name in names if name in item.funcargs}
-    )
+    names = item.funcargs.keys() & inspect.signature(function).parameters.keys()
+    return function, {name: item.funcargs[name] for name in names}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from pytest_cwsandbox import fixtures, opened, rollout_fixture
+from pytest_cwsandbox import fixtures, opened, rollout_fixture, sandbox_fixtures
 from pytest_cwsandbox.concurrency.live import Wanted
 from pytest_cwsandbox.items import is_replayed
 from pytest_cwsandbox.parametrize import ASYNC_MARKERS, marker
@@ -28,6 +28,7 @@ _OWN: Mapping[str, tuple[Callable[..., AbstractContextManager[object]], tuple[st
     "grade_exit_code": (fixtures.grading_exit_codes, ("_cwsandbox_exit_code_grader",)),
     "record_reward": (fixtures.recording_rewards, ()),
     "rollout": (rollout_fixture.rolling_out, ("_cwsandbox_rollouts", "sample")),
+    "sandbox": (sandbox_fixtures.starting, ("_cwsandbox_sandboxes",)),
 }
 _OTHER_LOOPS = frozenset(ASYNC_MARKERS) - {"asyncio"}
 
@@ -71,7 +72,19 @@ class Needs:
 
 
 class IneligibleError(Exception):
-    """Why a candidate cannot start before its turn; empty where nobody needs to be told."""
+    """Why a candidate cannot start before its turn, and because of what; empty: nobody is told."""
+
+    def __init__(self, reason: str = "", of: str = "") -> None:
+        super().__init__(reason, of)
+        self.reason = reason
+        self.of = of
+
+
+FIXTURE = "tests run in order that use fixtures which are made for one test at a time"
+AUTOUSE = (
+    "autouse fixtures that are made for one test at a time keep tests from running ahead, give "
+    "them a wider scope"
+)
 
 
 def needs_of(item: pytest.Function) -> Needs:
@@ -83,7 +96,7 @@ def needs_of(item: pytest.Function) -> Needs:
         definitions: Definitions = info.name2fixturedefs
     except AttributeError:  # of another pytest
         if item.fixturenames:
-            raise IneligibleError("this version of pytest hides which fixtures tests use") from None
+            raise IneligibleError("tests with fixtures run in order on", "this pytest") from None
         return Needs()
     callspec = getattr(item, "callspec", None)
     params: Mapping[str, object] = callspec.params if callspec else {}
@@ -127,7 +140,7 @@ class _Reading:
     def read(self, name: str, *, asked: bool = True) -> None:
         defined = self._definitions.get(name)
         if not defined:  # `request`, or what does not exist
-            raise IneligibleError(f"tests that use `{name}` run in order")
+            raise IneligibleError(FIXTURE, name)
         fixture = defined[-1]
         if name in self._params and _is_direct(fixture):
             self.direct[name] = self._params[name]
@@ -141,17 +154,18 @@ class _Reading:
         if name in _OWN and module.startswith("pytest_cwsandbox."):
             for told in _OWN[name][1]:
                 self.read(told)
-            return
+            factory = self._definitions.get("sandbox_factory", (fixture,))[-1]
+            if factory.func.__module__.startswith("pytest_cwsandbox."):
+                return
         marks = self._item.iter_markers("usefixtures")
         if asked or name in self._params or any(name in mark.args for mark in marks):
-            raise IneligibleError(
-                f"tests that use the fixture `{name}` run in order: it is made for one test at a "
-                "time"
-            )
-        raise IneligibleError(
-            f"the autouse fixture `{name}` of {module} keeps every test that it is for from "
-            "running ahead: it is made for one test at a time; give it a wider scope"
-        )
+            raise IneligibleError(FIXTURE, name)
+        raise IneligibleError(AUTOUSE, f"{_known_as(name)} of {module}")
+
+
+def _known_as(name: str) -> str:
+    """A fixture's name, or of what pytest has made it: setup_method, setup_function."""
+    return name.removeprefix("_xunit_").partition("_fixture")[0] if "_xunit_" in name else name
 
 
 def _check_markers(item: pytest.Function) -> None:
@@ -160,10 +174,10 @@ def _check_markers(item: pytest.Function) -> None:
     if any(mark.kwargs.get("run") is False for mark in item.iter_markers("xfail")):
         raise IneligibleError
     if item.get_closest_marker("filterwarnings"):
-        raise IneligibleError("tests with a filterwarnings marker run in order")
+        raise IneligibleError("tests run in order that have the marker", "filterwarnings")
     if item.config.pluginmanager.hasplugin("asyncio") and _loop_scope(item) not in _SCOPES:
         raise IneligibleError(
-            f"tests that share an event loop of their {_loop_scope(item)} run in order"
+            "tests run in order that share an event loop of their", _loop_scope(item)
         )
 
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import pytest
 
 from pytest_cwsandbox.concurrency.routing import SPEAKER, Said
+from pytest_cwsandbox.sandbox_fixtures import Starting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
     from contextvars import Context
 
-    Test: TypeAlias = Callable[[], Coroutine[object, object, object]]
+    Test: TypeAlias = Callable[..., Coroutine[object, object, object]]
     Tasks: TypeAlias = weakref.WeakSet[asyncio.Future[Any]]
 
 BLOCKED_SECONDS = 1.0  # a step that takes longer is worth a word
@@ -32,10 +33,13 @@ class Flight:
     step, in which all others stood still.
     """
 
-    def __init__(self, item: pytest.Item) -> None:
+    def __init__(self, item: pytest.Item, moved: Callable[[Flight], None]) -> None:
+        """``moved`` is told when the test begins and when it has ended."""
         self.item = item
+        self._moved = moved
         self.said = Said()
         self.outcome: BaseException | None = None
+        self.begun = False
         self.ended = False
         self.dropped = False  # it will not have its turn
         self.start = self.stop = self.seconds = self.blocked = 0.0
@@ -46,31 +50,43 @@ class Flight:
         self,
         loop: asyncio.AbstractEventLoop,
         context: Context,
-        test: Test,
-        landed: Callable[[Flight], None],
+        function: Test,
+        arguments: Mapping[str, object],
     ) -> None:
-        """Start the test in a copy of the context; ``landed`` is told when it has ended."""
+        """Start the test in a copy of the context.
+
+        A sandbox among the arguments may be on its way: the test begins when it is there.
+        """
         context = context.copy()
         context.run(SPEAKER.set, self.said)
-        self._task = loop.create_task(self._fly(test), name=self.item.nodeid, context=context)
+        self._task = loop.create_task(
+            self._fly(function, arguments), name=self.item.nodeid, context=context
+        )
 
         def end(task: asyncio.Task[None]) -> None:
             if task.cancelled() and self.outcome is None:
                 self.outcome = asyncio.CancelledError()
             self.ended = True
-            landed(self)
+            self._moved(self)
 
         self._task.add_done_callback(end)
 
-    async def _fly(self, test: Test) -> None:
+    async def _fly(self, function: Test, arguments: Mapping[str, object]) -> None:
         tasks: Tasks = weakref.WeakSet()
         _STARTED.set(tasks)
-        self.start, began = time.time(), time.perf_counter()
+        sandboxes = [value for value in arguments.values() if isinstance(value, Starting)]
         try:
-            await _Steps(test(), self)
+            given = {name: await _there(value) for name, value in arguments.items()}
+            self.start, began = time.time(), time.perf_counter()
+            self.begun = True
+            self._moved(self)
+            await _Steps(function(**given), self)
         except BaseException as error:  # noqa: BLE001 - SystemExit too waits for the item's turn
             self.outcome = error
-        self.stop, self.seconds = time.time(), time.perf_counter() - began
+        if self.begun:
+            self.stop, self.seconds = time.time(), time.perf_counter() - began
+        for sandbox in sandboxes:
+            sandbox.let_go()
         left = [task for task in tasks if not task.done()]  # a loop of its own would end them too
         for task in left:
             task.cancel()
@@ -120,6 +136,13 @@ class _Steps(Generator[object, object, object]):
 
     def throw(self, error: object, *_: object) -> object:
         return self._coroutine.throw(self._flight.replaced(cast("BaseException", error)))
+
+
+async def _there(value: object) -> object:
+    """The argument that a test gets: a sandbox may still be on its way."""
+    if not isinstance(value, Starting):
+        return value
+    return await asyncio.wrap_future(value.future)
 
 
 def remember_tasks(loop: asyncio.AbstractEventLoop) -> None:

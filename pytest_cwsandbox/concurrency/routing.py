@@ -15,9 +15,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
-STREAMS = ("stdout", "stderr")
 _ONCE_PER_PLACE = "default"  # as an action of a warning filter
 
 
@@ -67,28 +66,6 @@ class Said:
 SPEAKER: ContextVar[Said | None] = ContextVar("cwsandbox_speaker", default=None)
 
 
-class _Stream:
-    """Stands in for ``sys.stdout`` or ``sys.stderr``."""
-
-    def __init__(self, name: str, real: TextIO) -> None:
-        self._name = name
-        self.real = real
-
-    def write(self, text: str) -> int:
-        speaker = SPEAKER.get()
-        if speaker is None or not speaker.held:
-            return self.real.write(text)
-        speaker.write(self._name, text)
-        return len(text)
-
-    def writelines(self, lines: list[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.real, name)
-
-
 class _LogFilter(logging.Filter):
     """On pytest's own handlers; those of users get every record when it is made."""
 
@@ -107,24 +84,49 @@ class _LogFilter(logging.Filter):
 @contextmanager
 def routed() -> Generator[None]:
     """While this is entered, what tests say that run ahead is held."""
+    hold_streams()
     _filter_logs()
     with _warnings_routed():
-        install()
+        yield
+
+
+_HELD: dict[str, list[TextIO]] = {"stdout": [], "stderr": []}  # what was changed, to be put right
+
+
+def hold_streams() -> None:
+    """Have the streams of this phase hold back what is written ahead, from now on.
+
+    pytest changes streams between phases, and threads write at any time: so this is done to the
+    streams themselves. There are two of each, those that capture and those that do not.
+    """
+    for name, known in _HELD.items():
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None or any(stream is each for each in known):
+            continue
         try:
-            yield
-        finally:
-            for name in STREAMS:
-                stream = getattr(sys, name)
-                if isinstance(stream, _Stream):
-                    setattr(sys, name, stream.real)
+            stream.write = _holding(name, stream.write)  # type: ignore[method-assign]  # see above
+        except AttributeError:  # a stream of another kind, which cannot be changed
+            continue
+        known.append(stream)
 
 
-def install() -> None:
-    """Stand in for the streams; again, after a debugger has put back pytest's own."""
-    for name in STREAMS:
-        stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, _Stream):
-            setattr(sys, name, _Stream(name, stream))
+def release_streams() -> None:
+    """Leave the streams as they were."""
+    for known in _HELD.values():
+        for stream in known:
+            del stream.write
+        known.clear()
+
+
+def _holding(name: str, write: Callable[[str], int]) -> Callable[[str], int]:
+    def hold(text: str) -> int:
+        speaker = SPEAKER.get()
+        if speaker is None or not speaker.held:
+            return write(text)
+        speaker.write(name, text)
+        return len(text)
+
+    return hold
 
 
 def _filter_logs() -> None:
