@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -28,7 +28,6 @@ from pytest_cwsandbox.upcoming import Upcoming
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Generator, Mapping
-    from contextlib import AbstractContextManager
 
     from pytest_cwsandbox.concurrency.flight import Test
     from pytest_cwsandbox.concurrency.live import LiveFixtures
@@ -79,15 +78,14 @@ class Ahead:
         """Whether the item runs here: without pytest-asyncio nobody else would run a coroutine."""
         return self._needs_of(item) is not None or (self._alone and is_candidate(item))
 
-    # A wrapper of pluggy's older kind is no frame in the traceback of what a fixture raises.
+    # No wrappers of setup and teardown: they would be frames of what fixtures raise.
 
-    @pytest.hookimpl(hookwrapper=True, trylast=True)  # innermost, where output is captured
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
-        with self._routed():
-            flight = self._flights.get(item)
-            if flight is not None and self._pump is not None:  # its sandbox may be on its way
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        flight = self._flights.get(item)
+        if flight is not None and self._pump is not None:  # its sandbox may be on its way
+            with routing.routed():
                 self._pump.run(lambda: flight.begun or flight.ended)
-            yield
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -132,24 +130,16 @@ class Ahead:
                 recording.begin(item)
         return (yield)
 
-    @pytest.hookimpl(hookwrapper=True, trylast=True)  # as for setup
-    def pytest_runtest_teardown(
-        self, item: pytest.Item, nextitem: pytest.Item | None
-    ) -> Generator[None]:
+    @pytest.hookimpl(tryfirst=True)  # while fixtures of the session are there
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         if nextitem is None or item.session.shouldstop or item.session.shouldfail:
-            self._drop([*self._flights.values()])  # while fixtures of the session are there
-        with self._routed():
-            yield
+            self._drop([*self._flights.values()])
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # after Ctrl-C no teardown has come
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
         self._drop([*self._flights.values()])
         routing.release_streams()
         return (yield)
-
-    def _routed(self) -> AbstractContextManager[None]:
-        """For phases in which the loop does not run here: threads, and fixtures may run it."""
-        return routing.routed() if self._flying else nullcontext()
 
     # Launching
 
