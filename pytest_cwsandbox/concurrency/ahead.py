@@ -124,10 +124,7 @@ class Ahead:
             call.start, call.stop, call.duration = told.start, told.stop, told.seconds
             self._told = None
         elif call.when == "setup" and call.excinfo is not None and item in self._flights:
-            begun = self._flights[item].begun
-            self._drop([self._flights[item]])
-            if begun:  # what it recorded does not count: a hook has skipped it, say
-                recording.begin(item)
+            self._drop([self._flights[item]])  # a hook has skipped it, say
         return (yield)
 
     @pytest.hookimpl(tryfirst=True)  # while fixtures of the session are there
@@ -136,8 +133,9 @@ class Ahead:
             self._drop([*self._flights.values()])
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # after Ctrl-C no teardown has come
-    def pytest_sessionfinish(self) -> Generator[None, object, object]:
-        self._drop([*self._flights.values()])
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, object, object]:
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+        self._drop([*self._flights.values()], keep=interrupted)
         routing.release_streams()
         return (yield)
 
@@ -234,11 +232,15 @@ class Ahead:
 
     # The end
 
-    def _drop(self, flights: list[Flight]) -> None:
-        """End what does not get its turn, all at once, and close what was opened for it."""
+    def _drop(self, flights: list[Flight], *, keep: bool = False) -> None:
+        """End what does not get its turn, all at once, and close what was opened for it.
+
+        What it recorded counts only if it is to be kept, and had ended before that.
+        """
         pump = self._pump
         if pump is None or not flights:
             return
+        kept = [flight for flight in flights if keep and flight.ended]
         for flight in flights:
             flight.dropped = True
             flight.cancel()
@@ -253,6 +255,8 @@ class Ahead:
         timer.cancel()
         for flight in flights:
             opened.drop(flight.item)
+            if flight not in kept:
+                recording.take_back(flight.item)
             del self._flights[flight.item]
 
 
