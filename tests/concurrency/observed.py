@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from tests.concurrency import observer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 # The frames of pytest and plugins, which only exception groups are shown with.
@@ -79,7 +79,8 @@ def run(folder: Path, *args: str) -> Observed:
     seen |= {
         "exit code": ended.returncode,
         "junit": _junit((out / "junit.xml").read_text()),
-        "samples": _samples(out / "runs"),
+        # What was done of tests that had no turn is kept too, for a run that continues this one.
+        "samples": [row for row in _samples(out / "runs") if row["id"] in seen["items"]],
         "last failed": _cached(folder, "lastfailed"),
         "stepwise": _cached(folder, "stepwise"),
         "log file": log.read_text().splitlines() if log.exists() else [],
@@ -108,8 +109,8 @@ def differences(one: Seen, other: Seen) -> list[str]:
 def scattered(seen: Seen) -> Seen:
     """Without what no two runs on several processes have in common: order, ends of wide fixtures.
 
-    Left out as well are the log file, which each process overwrites, and of an item that crashed
-    how far it was seen to get.
+    Left out as well are the log file, which each process overwrites, and how far items got in a
+    process that crashed.
     """
     kept = {"exit code": seen["exit code"]}
     kept["warnings"] = {name: texts for name, texts in seen["warnings"].items() if name}
@@ -122,10 +123,12 @@ def scattered(seen: Seen) -> Seen:
     return kept
 
 
-def _narrow(name: str, reports: Iterable[Seen]) -> list[Seen]:
+def _narrow(name: str, reports: list[Seen]) -> list[Seen]:
+    again = [report["told"].get("status") == "requeued" for report in reports]
+    reports = reports[len(again) - again[::-1].index(True) :] if any(again) else reports
     crashes = [report for report in reports if report["when"] == "???"]
     if crashes or not name.startswith(WIDE):
-        return crashes or list(reports)
+        return crashes or reports
     return [
         report
         | {
