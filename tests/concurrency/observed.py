@@ -73,8 +73,9 @@ def run(folder: Path, *args: str) -> Observed:
         for report in reports:
             report["told"] = json.loads(report["told"] or "{}")
             if "from pytest-timeout" in report["error"]:  # wherever the test was at that moment
-                report["error"] = report["error"].splitlines()[-1].split(": ", 1)[-1]
-                report["sections"] = []
+                told = (line for line in report["error"].splitlines() if line.startswith("E "))
+                report["error"] = next(told, "")
+            report["sections"] = [row for row in report["sections"] if "+ Timeout +" not in row[1]]
     log = folder / "run.log"
     seen |= {
         "exit code": ended.returncode,
