@@ -236,7 +236,7 @@ class Controller:
         sections.compared(terminalreporter, self._summary.comparison)
         sections.sandboxes(terminalreporter, allowance.said(terminalreporter.config))
         sections.verdict(terminalreporter, self._decision.lines)
-        sections.trouble(terminalreporter, self._swept, self._trouble)
+        sections.trouble(terminalreporter, self._swept, [*counted.notices, *self._trouble])
 
     # The end
 

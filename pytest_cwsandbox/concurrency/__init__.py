@@ -26,5 +26,6 @@ def start(session: pytest.Session, limit: int) -> None:
         return  # it does as well
     live = LiveFixtures()
     ahead = Ahead(session, limit, live)
-    for name, plugin in (("loop", loop), ("live-fixtures", live), ("ahead", ahead)):
-        config.pluginmanager.register(plugin, f"cwsandbox-{name}")
+    parts = {"loop": loop, "live-fixtures": live, "ahead": ahead, "timeouts": ahead.timeouts}
+    for name, part in parts.items():
+        config.pluginmanager.register(part, f"cwsandbox-{name}")

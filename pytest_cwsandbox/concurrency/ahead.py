@@ -22,6 +22,7 @@ from pytest_cwsandbox.concurrency.eligibility import (
 )
 from pytest_cwsandbox.concurrency.flight import BLOCKED_SECONDS, Flight, remember_tasks
 from pytest_cwsandbox.concurrency.loop import LOOP, Pump
+from pytest_cwsandbox.concurrency.timeouts import Timeouts
 from pytest_cwsandbox.errors import EndpointError
 from pytest_cwsandbox.upcoming import Upcoming
 
@@ -47,9 +48,10 @@ class Ahead:
         self._upcoming = Upcoming(session)
         self._alone = not config.pluginmanager.hasplugin("asyncio")
         self._notices = config.stash.setdefault(recording.NOTICES, [])
+        self._flights: dict[pytest.Item, Flight] = {}  # that have not had their turn
+        self.timeouts = Timeouts(self._is_ours, self._flights.__contains__)
         self._said: set[tuple[str, str]] = set()
         self._needs: dict[pytest.Item, Needs | None] = {}
-        self._flights: dict[pytest.Item, Flight] = {}  # that have not had their turn
         self._flying = 0
         self._pump: Pump | None = None
         self._context = contextvars.Context()
@@ -98,10 +100,8 @@ class Ahead:
                 pump, pyfuncitem, *_test_of(pyfuncitem)
             )
             flight.said.release()
-            if self._needs_of(pyfuncitem) is None:  # by itself, as in pytest
-                with self._grounding():
-                    pump.run(lambda: flight.ended)
-            else:
+            by_itself = self._needs_of(pyfuncitem) is None  # as in pytest
+            with self._grounding(by_itself), self.timeouts.limited(flight, pump):
                 self._fill()
                 pump.run(lambda: flight.ended)
             del self._flights[pyfuncitem]
@@ -187,7 +187,7 @@ class Ahead:
     ) -> Flight:
         flight = self._flights[item] = Flight(item, self._moved)
         self._flying += 1
-        flight.launch(pump.loop, self._context, function, arguments)
+        flight.launch(pump.loop, self._context, pump.clock, function, arguments)
         return flight
 
     def _moved(self, flight: Flight) -> None:
@@ -222,9 +222,9 @@ class Ahead:
             self._notices.append((notice, of))
 
     @contextmanager
-    def _grounding(self) -> Generator[None]:
+    def _grounding(self, really: bool = True) -> Generator[None]:  # noqa: FBT001, FBT002 - reads well
         """Launch nothing meanwhile."""
-        before, self._grounded = self._grounded, True
+        before, self._grounded = self._grounded, self._grounded or really
         try:
             yield
         finally:

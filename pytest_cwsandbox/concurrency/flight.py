@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import pytest
 
 from pytest_cwsandbox.concurrency.routing import SPEAKER, Said
+from pytest_cwsandbox.concurrency.timeouts import timed_out
 from pytest_cwsandbox.sandbox_fixtures import Starting
 
 if TYPE_CHECKING:
@@ -44,12 +45,15 @@ class Flight:
         self.dropped = False  # it will not have its turn
         self.start = self.stop = self.seconds = self.blocked = 0.0
         self._timeout: float | None = None
+        self._clock = time.monotonic
+        self._from = self._until = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def launch(
         self,
         loop: asyncio.AbstractEventLoop,
         context: Context,
+        clock: Callable[[], float],
         function: Test,
         arguments: Mapping[str, object],
     ) -> None:
@@ -58,6 +62,7 @@ class Flight:
         A sandbox among the arguments may be on its way: the test begins when it is there.
         """
         context = context.copy()
+        self._clock = clock
         context.run(SPEAKER.set, self.said)
         self._task = loop.create_task(
             self._fly(function, arguments), name=self.item.nodeid, context=context
@@ -78,13 +83,14 @@ class Flight:
         try:
             given = {name: await _there(value) for name, value in arguments.items()}
             self.start, began = time.time(), time.perf_counter()
-            self.begun = True
+            self.begun, self._from = True, self._clock()
             self._moved(self)
             await _Steps(function(**given), self)
         except BaseException as error:  # noqa: BLE001 - SystemExit too waits for the item's turn
             self.outcome = error
         if self.begun:
             self.stop, self.seconds = time.time(), time.perf_counter() - began
+            self._until = self._clock()
         for sandbox in sandboxes:
             sandbox.let_go()
         left = [task for task in tasks if not task.done()]  # a loop of its own would end them too
@@ -92,6 +98,13 @@ class Flight:
             task.cancel()
         if left:
             await asyncio.wait(left)
+
+    @property
+    def ran(self) -> float:
+        """The seconds that it had until now, or until its end."""
+        if not self.begun:
+            return 0.0
+        return (self._until or self._clock()) - self._from
 
     @property
     def failed(self) -> bool:
@@ -114,7 +127,7 @@ class Flight:
         """What the test is to see of an error that is thrown into it."""
         if self._timeout is None or not isinstance(error, asyncio.CancelledError):
             return error
-        return pytest.fail.Exception(f"Timeout (>{self._timeout}s) from pytest-timeout.")
+        return timed_out(self._timeout)
 
 
 class _Steps(Generator[object, object, object]):

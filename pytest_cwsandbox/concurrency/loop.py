@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -39,11 +40,25 @@ class Pump:
         self.loop = loop
         self._reached: Callable[[], bool] | None = None
         self._interrupted = False
+        self._stood = 0.0
+        self._since = time.monotonic()  # it does not run
+
+    def clock(self) -> float:
+        """Seconds, of which those do not count in which the loop stood still."""
+        return time.monotonic() - self._stood
 
     def run(self, until: Callable[[], bool]) -> None:
         """Run at least one round. Raises ``KeyboardInterrupt`` on Ctrl-C, between two steps."""
         self._reached = until
+        self._stood += time.monotonic() - self._since
         self.loop.call_soon(self.loop.stop)
+        try:
+            self._run(until)
+        finally:
+            self._since = time.monotonic()
+            self._reached = None
+
+    def _run(self, until: Callable[[], bool]) -> None:
         with self._interruptible():
             while True:
                 try:
@@ -55,7 +70,6 @@ class Pump:
                     raise KeyboardInterrupt
                 if until():
                     break
-        self._reached = None
 
     def look(self) -> None:
         """Something has changed: end the run if that is what it waits for."""
