@@ -187,7 +187,7 @@ class Ahead:
     ) -> Flight:
         flight = self._flights[item] = Flight(item, self._moved)
         self._flying += 1
-        flight.launch(pump.loop, self._context, pump.clock, function, arguments)
+        flight.launch(pump, self._context, function, arguments)
         return flight
 
     def _moved(self, flight: Flight) -> None:

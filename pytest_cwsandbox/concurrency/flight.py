@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from contextvars import Context
 
+    from pytest_cwsandbox.concurrency.loop import Pump
+
     Test: TypeAlias = Callable[..., Coroutine[object, object, object]]
     Tasks: TypeAlias = weakref.WeakSet[asyncio.Future[Any]]
 
 BLOCKED_SECONDS = 1.0  # a step that takes longer is worth a word
+LONG_SECONDS = 0.1  # of a step: from here on it is not the time of others
 T = TypeVar("T")
 _STARTED: ContextVar[Tasks | None] = ContextVar("cwsandbox_started", default=None)
 
@@ -45,15 +48,14 @@ class Flight:
         self.dropped = False  # it will not have its turn
         self.start = self.stop = self.seconds = self.blocked = 0.0
         self._timeout: float | None = None
-        self._clock = time.monotonic
-        self._from = self._until = 0.0
+        self._pump: Pump | None = None
+        self._from = self._until = self._held_up = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def launch(
         self,
-        loop: asyncio.AbstractEventLoop,
+        pump: Pump,
         context: Context,
-        clock: Callable[[], float],
         function: Test,
         arguments: Mapping[str, object],
     ) -> None:
@@ -62,10 +64,10 @@ class Flight:
         A sandbox among the arguments may be on its way: the test begins when it is there.
         """
         context = context.copy()
-        self._clock = clock
+        self._pump = pump
         context.run(SPEAKER.set, self.said)
-        self._task = loop.create_task(
-            self._fly(function, arguments), name=self.item.nodeid, context=context
+        self._task = pump.loop.create_task(
+            self._fly(pump, function, arguments), name=self.item.nodeid, context=context
         )
 
         def end(task: asyncio.Task[None]) -> None:
@@ -76,21 +78,21 @@ class Flight:
 
         self._task.add_done_callback(end)
 
-    async def _fly(self, function: Test, arguments: Mapping[str, object]) -> None:
+    async def _fly(self, pump: Pump, function: Test, arguments: Mapping[str, object]) -> None:
         tasks: Tasks = weakref.WeakSet()
         _STARTED.set(tasks)
         sandboxes = [value for value in arguments.values() if isinstance(value, Starting)]
         try:
             given = {name: await _there(value) for name, value in arguments.items()}
             self.start, began = time.time(), time.perf_counter()
-            self.begun, self._from = True, self._clock()
+            self.begun, self._from = True, pump.clock()
             self._moved(self)
             await _Steps(function(**given), self)
         except BaseException as error:  # noqa: BLE001 - SystemExit too waits for the item's turn
             self.outcome = error
         if self.begun:
             self.stop, self.seconds = time.time(), time.perf_counter() - began
-            self._until = self._clock()
+            self._until = pump.clock()
         for sandbox in sandboxes:
             sandbox.let_go()
         left = [task for task in tasks if not task.done()]  # a loop of its own would end them too
@@ -102,9 +104,16 @@ class Flight:
     @property
     def ran(self) -> float:
         """The seconds that it had until now, or until its end."""
-        if not self.begun:
+        if self._pump is None or not self.begun:
             return 0.0
-        return (self._until or self._clock()) - self._from
+        return (self._until or self._pump.clock()) - self._from + self._held_up
+
+    def step(self, seconds: float) -> None:
+        """Take note of how long a step of the test took; others do not have that time."""
+        self.blocked = max(self.blocked, seconds)
+        if self._pump is not None and seconds > LONG_SECONDS:
+            self._held_up += seconds
+            self._pump.stand(seconds)
 
     @property
     def failed(self) -> bool:
@@ -145,7 +154,7 @@ class _Steps(Generator[object, object, object]):
         try:
             return self._coroutine.send(value)
         finally:
-            self._flight.blocked = max(self._flight.blocked, time.perf_counter() - began)
+            self._flight.step(time.perf_counter() - began)
 
     def throw(self, error: object, *_: object) -> object:
         return self._coroutine.throw(self._flight.replaced(cast("BaseException", error)))

@@ -47,6 +47,10 @@ class Pump:
         """Seconds, of which those do not count in which the loop stood still."""
         return time.monotonic() - self._stood
 
+    def stand(self, seconds: float) -> None:
+        """Take note that a test has held up all others for so long."""
+        self._stood += seconds
+
     def run(self, until: Callable[[], bool]) -> None:
         """Run at least one round. Raises ``KeyboardInterrupt`` on Ctrl-C, between two steps."""
         self._reached = until

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Generator
 
     from pytest_cwsandbox.concurrency.flight import Flight
@@ -58,12 +59,21 @@ class Timeouts:
         left = limit - flight.ran
         if flight.ended and left < 0:
             flight.outcome = timed_out(limit, trace=False)  # it is too late to say where
-        timer = pump.loop.call_later(max(0.0, left), flight.time_out, limit)
+
+        timers: list[asyncio.TimerHandle] = []
+
+        def check() -> None:
+            if (left := limit - flight.ran) <= 0:
+                flight.time_out(limit)
+            else:  # others have held it up
+                timers.append(pump.loop.call_later(left, check))
+
+        timers.append(pump.loop.call_later(max(0.0, left), check))
         try:
             with _alarm(max(0.0, left) + LATE_SECONDS, limit):
                 yield
         finally:
-            timer.cancel()
+            timers[-1].cancel()
 
 
 def timed_out(limit: float, *, trace: bool = True) -> BaseException:
