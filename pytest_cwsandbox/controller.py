@@ -191,6 +191,8 @@ class Controller:
             self.say(f"{html.REPORT} could not be written: {_bug(error)}")
 
     def _summarise_step(self, exit_status: int) -> None:
+        if "GITHUB_STEP_SUMMARY" not in os.environ:
+            return
         from pytest_cwsandbox.reports import github
 
         try:

@@ -154,15 +154,14 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     uv = Path(environment.get("UV_PYTHON_INSTALL_DIR") or home / ".local/share/uv/python")
     directories += [path / "bin" for tree in (pyenv, uv) for path in _list(tree)]
     for directory in directories:
-        for path in _list(directory):
-            if path.name.startswith("python3"):
-                yield path.resolve()
+        for path in _list(directory, "python3*"):
+            yield path.resolve()
 
 
-def _list(directory: Path) -> list[Path]:
+def _list(directory: Path, pattern: str = "*") -> list[Path]:
     """What a directory holds; nothing when it is not there or not for this user."""
     try:
-        return sorted(directory.iterdir())
+        return sorted(directory.glob(pattern))
     except OSError:
         return []
 
