@@ -146,6 +146,14 @@ def test_more_episodes_than_any_limit_go_on_side_by_side() -> None:
     assert {env.get_reward() for env in environments} == {1.0}
 
 
+def test_a_service_without_room_keeps_no_episodes_waiting_for_each_other() -> None:
+    with connected(LOCAL, faults=["create-exhausted@0.4"]):
+        environments = [CodeEnvironment() for _ in range(8)]
+        for environment in environments:
+            environment.reset(**ROW)
+        assert {env.execute_code("print(1)") for env in environments} == {"exit=0\n1\n"}
+
+
 def test_a_lost_sandbox_earns_none_whatever_is_submitted_later() -> None:
     with connected(LOCAL, faults=["exec-unavailable"]):
         environment = CodeEnvironment(retries=0)

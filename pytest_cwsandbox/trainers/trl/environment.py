@@ -84,7 +84,10 @@ class CodeEnvironment:
             session, size=1, retries=self._retries, environment=ENVIRONMENT, kind=Kind.AGENT
         )
         workplace = Workplace(
-            lambda: pool.take({"working_dir": FOLDER}), pool.give_back, retries=self._retries
+            # Urgent, for the same reason: a service that has no room is asked again, and again.
+            lambda: pool.take({"working_dir": FOLDER}, urgent=True),
+            pool.give_back,
+            retries=self._retries,
         )
         self._workplace = workplace
         self._remove = weakref.finalize(self, _remove, workplace, os.getpid())
