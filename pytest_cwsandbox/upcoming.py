@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import pytest
+
+
+REFUSAL_SECONDS = 0.2
 
 
 class _Queue(Protocol):
@@ -20,6 +24,7 @@ class _Interactor(Protocol):
 
     torun: _Queue
     nextitem_index: object
+    steal: Callable[[Sequence[int]], None]
 
 
 class Upcoming:
@@ -46,6 +51,21 @@ class Upcoming:
             yield nextitem
         else:
             yield from self._queued(self._interactor)
+
+    def keep(self, is_kept: Callable[[pytest.Item], bool]) -> None:
+        """Let other workers take only what is not kept; ``is_kept`` is asked in another thread."""
+        interactor = self._interactor
+        if interactor is None:
+            return
+        steal = interactor.steal
+
+        def give(indices: Sequence[int]) -> None:
+            free = [index for index in indices if not is_kept(self._session.items[index])]
+            if len(free) < len(indices):
+                time.sleep(REFUSAL_SECONDS)  # the controller asks again at once
+            steal(free)
+
+        interactor.steal = give
 
     def _listed(self, item: pytest.Item) -> Iterator[pytest.Item]:
         items = self._session.items

@@ -43,12 +43,13 @@ class Ahead:
 
     def __init__(self, session: pytest.Session, limit: int, live: LiveFixtures) -> None:
         config = session.config
+        self._flights: dict[pytest.Item, Flight] = {}  # that have not had their turn
         self._limit = limit
         self._live = live
         self._upcoming = Upcoming(session)
+        self._upcoming.keep(self._flights.__contains__)
         self._alone = not config.pluginmanager.hasplugin("asyncio")
         self._notices = config.stash.setdefault(recording.NOTICES, [])
-        self._flights: dict[pytest.Item, Flight] = {}  # that have not had their turn
         self.timeouts = Timeouts(self._is_ours, self._flights.__contains__)
         self._said: set[tuple[str, str]] = set()
         self._needs: dict[pytest.Item, Needs | None] = {}
@@ -129,13 +130,14 @@ class Ahead:
 
     @pytest.hookimpl(tryfirst=True)  # while fixtures of the session are there
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        if nextitem is None or item.session.shouldstop or item.session.shouldfail:
-            self._drop([*self._flights.values()])
+        stops = bool(item.session.shouldstop or item.session.shouldfail)
+        if stops or nextitem is None:  # what is left then, another worker has taken
+            self._drop([*self._flights.values()], take_back=stops)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # after Ctrl-C no teardown has come
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, object, object]:
-        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        self._drop([*self._flights.values()], keep=interrupted)
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED  # and may be continued
+        self._drop([*self._flights.values()], take_back=not interrupted)
         routing.release_streams()
         return (yield)
 
@@ -232,15 +234,14 @@ class Ahead:
 
     # The end
 
-    def _drop(self, flights: list[Flight], *, keep: bool = False) -> None:
+    def _drop(self, flights: list[Flight], *, take_back: bool = True) -> None:
         """End what does not get its turn, all at once, and close what was opened for it.
 
-        What it recorded counts only if it is to be kept, and had ended before that.
+        ``take_back`` what it recorded, as if it had not started.
         """
         pump = self._pump
         if pump is None or not flights:
             return
-        kept = [flight for flight in flights if keep and flight.ended]
         for flight in flights:
             flight.dropped = True
             flight.cancel()
@@ -255,7 +256,7 @@ class Ahead:
         timer.cancel()
         for flight in flights:
             opened.drop(flight.item)
-            if flight not in kept:
+            if take_back:
                 recording.take_back(flight.item)
             del self._flights[flight.item]
 
