@@ -153,6 +153,9 @@ class Ahead:
                 except IneligibleError as error:
                     if error.reason:
                         self._say(error.reason, error.of)
+                else:
+                    if not self._alone:  # pytest-asyncio makes no loop for it alone then
+                        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         return self._needs[item]
 
     def _pump_of(self, loop: object) -> Pump:
