@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The frames of pytest and plugins, which only exception groups are shown with.
+TIMED_OUT = re.compile(r"Timeout .* from pytest-timeout")
+STACKS = re.compile(r"\+ Timeout \+|~ Stack of ")  # of whatever threads there were
 FRAMES = re.compile(r'(?m)^(?:  )*\|   File "(?!FOLDER).*\n(?:(?:  )*\|     .*\n)*')
 # What two runs of the same tests may differ in: times, addresses, processes, folders.
 # Why tests run in order may be said, and where there is nothing to run ahead is not.
@@ -73,9 +75,8 @@ def run(folder: Path, *args: str) -> Observed:
         for report in reports:
             report["told"] = json.loads(report["told"] or "{}")
             if "from pytest-timeout" in report["error"]:  # wherever the test was at that moment
-                told = (line for line in report["error"].splitlines() if line.startswith("E "))
-                report["error"] = next(told, "")
-            report["sections"] = [row for row in report["sections"] if "+ Timeout +" not in row[1]]
+                [report["error"], *_] = TIMED_OUT.findall(report["error"])
+            report["sections"] = [row for row in report["sections"] if not STACKS.search(row[1])]
     log = folder / "run.log"
     seen |= {
         "exit code": ended.returncode,
