@@ -86,9 +86,10 @@ class Ahead:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         flight = self._flights.get(item)
-        if flight is not None and self._pump is not None:  # its sandbox may be on its way
-            with routing.routed():
-                self._pump.run(lambda: flight.begun or flight.ended)
+        if flight is None or self._pump is None or flight.begun or flight.ended:
+            return
+        with routing.routed():  # its sandbox is on its way
+            self._pump.run(lambda: flight.begun or flight.ended)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
