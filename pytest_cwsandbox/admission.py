@@ -31,6 +31,8 @@ class Kind(IntEnum):
 
 
 LEAST = len(Kind)  # that a process must be allowed
+# What the service can take is a guess: who has waited for it so long asks the service itself.
+PATIENCE_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,13 @@ class Admission:
         with self._lock:
             self._waiting.append(waiting)
             self._admit()
+        place = asyncio.wrap_future(waiting.place)
         try:
-            return await asyncio.wrap_future(waiting.place)
+            await asyncio.wait((place,), timeout=PATIENCE_SECONDS)
+            with self._lock:
+                waiting.urgent = True
+                self._admit()
+            return await place
         except asyncio.CancelledError:
             if not waiting.place.cancel():
                 waiting.place.result().leave()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -133,37 +134,63 @@ def connect(
     ours = kind == "local" and (bool(faults) or not runner.inherited(os.environ))
     if controlled and not ours:  # no runner of ours leaves its traces
         mark_used(folder)
-    saved = {name: os.environ.get(name) for name in _VARIABLES}
-
-    def restore() -> None:
-        for name, value in saved.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
     # Ctrl-C belongs to the test runner; sandboxes are swept by tag and have a lifetime.
-    os.environ.setdefault("CWSANDBOX_DISABLE_SIGNAL_HANDLERS", "1")
+    variables = {"CWSANDBOX_DISABLE_SIGNAL_HANDLERS": "1"}
     if kind == "hosted":
         address, auth = hosted(options)
-        os.environ["CWSANDBOX_BASE_URL"] = address  # to the SDK the variable is worth more
+        variables["CWSANDBOX_BASE_URL"] = address  # to the SDK the variable is worth more
+        restore = _surround(variables)
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
-    variables: Mapping[str, str] = os.environ
-    if not ours:
-        runner.reach(os.environ)
     if ours:
         check_image(options.image or local_image())
         served = runner.join_or_start(folder, lifeline=lifeline, faults=faults)
-        variables = served.environment(os.environ)
-        os.environ.update(variables)
+        variables |= served.environment(os.environ)
+    else:
+        runner.reach(os.environ)
+    restore = _surround(variables)
     return Backend(
         "local",
-        variables["CWSANDBOX_BASE_URL"],
-        bearer(variables["CWSANDBOX_API_KEY"]),
+        os.environ["CWSANDBOX_BASE_URL"],
+        bearer(os.environ["CWSANDBOX_API_KEY"]),
         options.image or local_image(),
-        variables[runner.LOCAL_MARKER],
+        os.environ[runner.LOCAL_MARKER],
         restore,
     )
+
+
+_before: list[dict[str, str | None]] = []  # each backend in use, the latest last
+_environment = threading.Lock()
+
+
+def _surround(variables: Mapping[str, str]) -> Callable[[], None]:
+    """Set environment variables, until the function is called that this returns.
+
+    Backends need not be left in the order in which they were reached: one that is not the latest
+    leaves what was before it to the next one, to bring back.
+    """
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    with _environment:
+        _before.append(before)
+        os.environ.update(variables)
+        if kept := before["CWSANDBOX_DISABLE_SIGNAL_HANDLERS"]:
+            os.environ["CWSANDBOX_DISABLE_SIGNAL_HANDLERS"] = kept
+
+    def restore() -> None:
+        with _environment:
+            place = next((at for at, each in enumerate(_before) if each is before), None)
+            if place is None:
+                return
+            del _before[place]
+            if place < len(_before):
+                _before[place].update(before)
+                return
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    return restore
 
 
 def prepare(options: BackendOptions, folder: Path, *, lifeline: int) -> None:

@@ -154,14 +154,14 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     uv = Path(environment.get("UV_PYTHON_INSTALL_DIR") or home / ".local/share/uv/python")
     directories += [path / "bin" for tree in (pyenv, uv) for path in _list(tree)]
     for directory in directories:
-        for path in _list(directory, "python3*"):
+        for path in _list(directory, "python3"):
             yield path.resolve()
 
 
-def _list(directory: Path, pattern: str = "*") -> list[Path]:
-    """What a directory holds; nothing when it is not there or not for this user."""
+def _list(directory: Path, prefix: str = "") -> list[Path]:
+    """What of such names a directory holds; nothing when it is not there or not for this user."""
     try:
-        return sorted(directory.glob(pattern))
+        return sorted(path for path in directory.iterdir() if path.name.startswith(prefix))
     except OSError:
         return []
 

@@ -26,6 +26,8 @@ class FakeSandbox:
         self._gone: Future[None] = Future()
         self.alive = False
 
+    returncode = None  # as of one that was not waited for
+
     def __await__(self) -> Generator[object, None, FakeSandbox]:
         yield from asyncio.sleep(0).__await__()
         if self._service.alive >= self._service.capacity:

@@ -205,7 +205,8 @@ def test_without_retries_a_reward_is_right_or_none(kind: Kind) -> None:
         found = rewards(session, *[RIGHT, WRONG] * 8, retries=0)
     assert set(found[::2]) <= {1.0, None}
     assert set(found[1::2]) <= {0.0, None}
-    assert None in found
+    if kind is not Kind.CREATE_EXHAUSTED:  # no failure: who is refused asks again
+        assert None in found
 
 
 class TestExecution:

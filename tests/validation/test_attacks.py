@@ -142,7 +142,6 @@ def test_the_naive_exit_code_reward_falls_for_at_least_25_attacks(session: Sessi
         "always-equal",
         "always-equal-int",
         "patched-isclose",
-        "tests-from-argv",
         "expected-from-bytecode",
         "re-exec-without-asserts",
         "trace-jump",
