@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pytest_cwsandbox import runner
 from pytest_cwsandbox.errors import BackendError, InfrastructureError
+from pytest_cwsandbox.surroundings import surround
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,6 @@ HOSTED_ADDRESS = "https://api.cwsandbox.com"
 REACH_SECONDS = 10.0
 USED = "backend.used"
 ONE_SHOT = "bubblewrap-one-shot"  # the local runner's runtime class, in local/records.py
-_VARIABLES = (
-    "CWSANDBOX_BASE_URL",
-    "CWSANDBOX_API_KEY",
-    "CWSANDBOX_DISABLE_SIGNAL_HANDLERS",
-    runner.LOCAL_MARKER,
-    *runner.NO_PROXY,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +132,7 @@ def connect(
     if kind == "hosted":
         address, auth = hosted(options)
         variables["CWSANDBOX_BASE_URL"] = address  # to the SDK the variable is worth more
-        restore = _surround(variables)
+        restore = surround(variables)
         return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
     if ours:
         check_image(options.image or local_image())
@@ -147,7 +140,7 @@ def connect(
         variables |= served.environment(os.environ)
     else:
         runner.reach(os.environ)
-    restore = _surround(variables)
+    restore = surround(variables)
     return Backend(
         "local",
         os.environ["CWSANDBOX_BASE_URL"],
@@ -156,41 +149,6 @@ def connect(
         os.environ[runner.LOCAL_MARKER],
         restore,
     )
-
-
-_before: list[dict[str, str | None]] = []  # each backend in use, the latest last
-_environment = threading.Lock()
-
-
-def _surround(variables: Mapping[str, str]) -> Callable[[], None]:
-    """Set environment variables, until the function is called that this returns.
-
-    Backends need not be left in the order in which they were reached: one that is not the latest
-    leaves what was before it to the next one, to bring back.
-    """
-    before = {name: os.environ.get(name) for name in _VARIABLES}
-    with _environment:
-        _before.append(before)
-        os.environ.update(variables)
-        if kept := before["CWSANDBOX_DISABLE_SIGNAL_HANDLERS"]:
-            os.environ["CWSANDBOX_DISABLE_SIGNAL_HANDLERS"] = kept
-
-    def restore() -> None:
-        with _environment:
-            place = next((at for at, each in enumerate(_before) if each is before), None)
-            if place is None:
-                return
-            del _before[place]
-            if place < len(_before):
-                _before[place].update(before)
-                return
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-
-    return restore
 
 
 def prepare(options: BackendOptions, folder: Path, *, lifeline: int) -> None:
