@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import difflib
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
@@ -195,6 +194,8 @@ def _changed(
     theirs = {field.name for field in dataclasses.fields(options)}
     known = sorted(MODEL_FIELDS | theirs)
     for name in changes.keys() - known:
+        import difflib
+
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it knows {', '.join(known)}"
         raise ConfigurationError(f"rollout() knows no {name}; {hint}")
