@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CONFIDENCE = 0.95
 # The square of the normal distribution's 97.5 % quantile. scipy has it too, and costs every run a
 # second to import; the tests compare.
 Z2 = 1.959963984540054**2
