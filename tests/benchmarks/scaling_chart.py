@@ -23,6 +23,7 @@ text { font: 13px system-ui, sans-serif; fill: #333 } .line { stroke: #bbb; stro
 }
 """
 BUSY = 0.7  # share of a core that a process may use, so that its loop stays responsive
+SECONDS = (10.8, 60.0, 300.0)  # that samples may take; the first as measured here
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,19 @@ class Needed:
 
 
 def needed(
-    per_hour: float, *, sample_seconds: float, pytest_cpu: float, cores_per_host: int
+    per_hour: float,
+    *,
+    sample_seconds: float,
+    pytest_cpu: float,
+    most_in_flight: int,
+    cores_per_host: int,
 ) -> Needed:
-    """Little's law for the samples in flight; CPU seconds per sample for the processes."""
+    """Little's law for the samples in flight, whose CPU seconds and number processes share."""
     per_second = per_hour / 3600
     in_flight = math.ceil(per_second * sample_seconds)
-    processes = math.ceil(per_second * pytest_cpu / BUSY)
+    processes = max(
+        math.ceil(per_second * pytest_cpu / BUSY), math.ceil(in_flight / most_in_flight)
+    )
     return Needed(
         round(per_second, 1),
         in_flight,
@@ -111,13 +119,15 @@ def main() -> None:
     figures = json.loads(options.figures.read_text())
     options.output.write_text(chart(figures))
     largest = figures["measured"][-1]
-    model = needed(
-        options.per_hour,
-        sample_seconds=figures["alone"],
-        pytest_cpu=largest["pytest_cpu"] / largest["samples"],
-        cores_per_host=options.cores_per_host,
-    )
-    print(model)  # noqa: T201 - its output
+    for seconds in SECONDS:
+        model = needed(
+            options.per_hour,
+            sample_seconds=seconds,
+            pytest_cpu=largest["pytest_cpu"] / largest["samples"],
+            most_in_flight=largest["in_flight"],
+            cores_per_host=options.cores_per_host,
+        )
+        print(f"samples of {seconds:g} s: {model}")  # noqa: T201 - its output
 
 
 if __name__ == "__main__":
