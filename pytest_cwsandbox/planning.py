@@ -13,6 +13,7 @@ from pytest_cwsandbox.runs import plan
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.runs.plan import Planned
 from pytest_cwsandbox.runs.redaction import sample_id
+from pytest_cwsandbox.settings import SETTINGS
 
 if TYPE_CHECKING:
     import pytest
@@ -43,7 +44,7 @@ def write_plan(session: pytest.Session) -> None:
         name = goal.id if goal else ""
         node = sample_id(item.nodeid)
         planned.append(Planned(node, group_of(item, goal), name, number_of(item)))
-    if not (planned or run.folder.is_dir()):  # it is there when a run is continued
+    if not (planned or session.config.stash[SETTINGS].resume):
         return
     try:
         plan.write(run.folder, planned, problems, tasks)

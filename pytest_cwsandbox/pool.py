@@ -223,6 +223,7 @@ class SandboxPool:
 
         ahead = self._claim(options)
         failed = refusals = died = 0
+        asked_since: float | None = None
         while True:
             try:
                 sandbox = None
@@ -234,10 +235,13 @@ class SandboxPool:
                     place = await self._admission.enter(self._kind, urgent=urgent)
                     sandbox = await self._attempt(place, options)
             except _FullError as full:
-                if full.seconds > REFUSED_SECONDS:
+                asked_since = asked_since or time.monotonic()
+                # Before that nobody may have asked for long.
+                refused = min(full.seconds, time.monotonic() - asked_since)
+                if refused > REFUSED_SECONDS:
                     raise InfrastructureError(
                         f"no sandbox started: the service has had no room for "
-                        f"{full.seconds:.0f} s: {full.error}"
+                        f"{refused:.0f} s: {full.error}"
                     ) from full.error
                 refusals += 1
                 asked = full.error.retry_delay

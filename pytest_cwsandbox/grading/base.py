@@ -63,9 +63,12 @@ class SandboxGrader(ABC):
         self._pool = SandboxPool(
             session, size=concurrency, retries=retries, environment=ENVIRONMENT
         )
-        attempt: Attempt = Executed(self._pool.lease, self._limits)
-        if self.ONE_SHOT and runs_one_shot(session):
-            attempt = Alone(self._pool, self._limits)
+        self._one_shot = self.ONE_SHOT and runs_one_shot(session)
+        attempt: Attempt = (
+            Alone(self._pool, self._limits)
+            if self._one_shot
+            else Executed(self._pool.lease, self._limits)
+        )
         self._runs = Runs(attempt, retries=retries, canary=self._canary_passes)
         # The canary answers for the service as it is: not retried, and judged by no other canary.
         self._canary_runs = Runs(attempt, retries=0, canary=None)
@@ -77,8 +80,12 @@ class SandboxGrader(ABC):
         return self._pool.created
 
     def expect(self, grades: int) -> None:
-        """Have sandboxes started for so many grades that are soon to come, and for no more."""
-        self._background.start(self._pool.prepare([{}] * grades))
+        """Have sandboxes started for so many grades that are soon to come, and for no more.
+
+        Those that have their program from the start cannot be started before it is known.
+        """
+        if not self._one_shot:
+            self._background.start(self._pool.prepare([{}] * grades))
 
     def close(self) -> None:
         """Cancel what is not graded yet; the session's own close removes the sandboxes."""

@@ -53,7 +53,7 @@ def ours(config):
     return sorted(found)
 
 def note(config, when):
-    process = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    process = getattr(config, "workerinput", {}).get("workerid", "main")
     place = pathlib.Path(config.rootpath, f"hooks-{process}-{when}.json")
     place.write_text(json.dumps(ours(config)))
 

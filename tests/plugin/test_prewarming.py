@@ -128,7 +128,7 @@ def test_has_one(sandbox, record_reward):
     )
 
 
-def test_the_sandboxes_of_grades_are_started_ahead_and_all_used(pytester: pytest.Pytester) -> None:
+def test_no_sandbox_is_started_for_a_grade_in_vain(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -144,4 +144,4 @@ def test_the_sandboxes_of_grades_are_started_ahead_and_all_used(pytester: pytest
     result = pytester.runpytest_subprocess("-n0")
     result.assert_outcomes(passed=6)
     # One more is for the grader's self-test.
-    result.stdout.fnmatch_lines(["sandboxes: 7 started, highest [34] at once, mean *"])
+    result.stdout.fnmatch_lines(["sandboxes: 7 started, highest *"])
