@@ -168,12 +168,19 @@ def _comparable(value: Any, folder: str) -> Any:
     return value
 
 
+def _told(text: str) -> str:
+    """Of a test that took too long, that it did; not where it, and every thread, was then."""
+    if timed_out := TIMED_OUT.search(text):
+        return timed_out[0]
+    return "" if STACKS.search(text) else text
+
+
 def _junit(text: str) -> list[list[str]]:
     rows = []
     for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - our own run wrote it
         row = [case.get("classname", ""), case.get("name", "")]
         for part in case.iter():
-            row += [part.tag, part.text or ""]
+            row += [part.tag, _told(part.text or "")]
             row += [f"{k}={v}" for k, v in sorted(part.items()) if k != "time"]
         rows.append(row)
     return rows
