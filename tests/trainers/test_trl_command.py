@@ -14,6 +14,7 @@ from pytest_cwsandbox.backend import BackendOptions
 from pytest_cwsandbox.rewards import CodeReward, session
 from pytest_cwsandbox.trainers.trl.command import main
 from pytest_cwsandbox.trainers.trl.problems import TOY, columns, rows
+from tests.test_grade_command import without_account
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +32,7 @@ runpy.run_module("pytest_cwsandbox.trainers.trl", run_name="__main__")
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", WITHOUT_TRL, *arguments, "--backend", "local"],
+        env=without_account(),
         capture_output=True,
         text=True,
         check=False,
