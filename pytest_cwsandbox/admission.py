@@ -92,9 +92,10 @@ class Admission:
         place = asyncio.wrap_future(waiting.place)
         try:
             await asyncio.wait((place,), timeout=PATIENCE_SECONDS)
-            with self._lock:
-                waiting.urgent = True
-                self._admit()
+            if not place.done():
+                with self._lock:
+                    waiting.urgent = True
+                    self._admit()
             return await place
         except asyncio.CancelledError:
             if not waiting.place.cancel():

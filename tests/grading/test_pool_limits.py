@@ -244,3 +244,14 @@ async def test_the_mean_is_over_the_time_in_which_there_was_one() -> None:
         await asyncio.sleep(0.1)
     reached = admission.reached()
     assert (reached.started, reached.highest, reached.mean) == (2, 1, 1.0)
+
+
+async def test_who_has_waited_long_for_what_the_service_can_take_asks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pytest_cwsandbox.admission.PATIENCE_SECONDS", 0.05)
+    admission = Admission()
+    held = await admission.enter(Kind.AGENT)
+    held.refused()
+    assert admission.limit == 1
+    assert await asyncio.wait_for(admission.enter(Kind.AGENT), 30) is not held
