@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING
 from pytest_cwsandbox.errors import BackendError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 START_SECONDS = 60.0  # a loaded machine may take long; what cannot start says so at once
 STOP_SECONDS = 10.0
@@ -54,14 +54,8 @@ class Embedded:
         ``lifeline`` is the process id with which it ends. ``arguments`` are for a process that is
         started: one that is there already keeps its own. Raises ``BackendError``.
         """
-        from filelock import FileLock
-
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BackendError(unwritable(folder, error)) from error
         rendezvous = folder / self.rendezvous
-        with FileLock(folder / self.lock):
+        with self._locked(folder):
             if not rendezvous.exists():
                 self._start(rendezvous, lifeline, arguments)
             return read(rendezvous)
@@ -95,6 +89,24 @@ class Embedded:
             return
         finally:
             os.close(process)
+
+    @contextlib.contextmanager
+    def _locked(self, folder: Path) -> Iterator[None]:
+        from filelock import FileLock
+
+        lock = FileLock(folder / self.lock)
+        while not lock.is_locked:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise BackendError(unwritable(folder, error)) from error
+            # A process that could not serve took the folder with it while this one waited.
+            with contextlib.suppress(FileNotFoundError):
+                lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _start(self, rendezvous: Path, lifeline: int, arguments: Sequence[str]) -> None:
         lifeline_fd = os.pidfd_open(lifeline)

@@ -6,17 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from cwsandbox import Sandbox, SandboxStatus
 
+from pytest_cwsandbox.errors import BackendError
+from pytest_cwsandbox.runner import join_or_start
+
 from .conftest import launched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from .conftest import Runner
 
@@ -146,3 +150,30 @@ def test_a_runner_that_cannot_say_where_it_is_ends(tmp_path: Path) -> None:
     assert code == 3
     assert said.startswith("error: the rendezvous file cannot be written: ")
     assert len(said.splitlines()) == 1
+
+
+def test_all_who_wanted_one_that_cannot_start_hear_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if Path("/usr/bin/bwrap").exists():
+        pytest.skip("the system's bwrap comes first, and cannot be replaced here")
+    bwrap = tmp_path / "bin" / "bwrap"
+    bwrap.parent.mkdir()
+    bwrap.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo bubblewrap 0.11.0; exit 0; fi\n'
+        "echo no such luck >&2; exit 1\n"
+    )
+    for each in (tmp_path, bwrap.parent, bwrap):
+        each.chmod(0o755)
+    monkeypatch.setenv("PATH", str(bwrap.parent), prepend=":")
+
+    def want(_: int) -> str:
+        with pytest.raises(BackendError) as caught:
+            join_or_start(tmp_path / "runs" / "run", lifeline=os.getpid())
+        return str(caught.value)
+
+    with ThreadPoolExecutor(4) as wanting:
+        reasons = set(wanting.map(want, range(12)))
+    (reason,) = reasons
+    assert "no such luck" in reason
