@@ -293,6 +293,9 @@ def _write(item: pytest.Item, entry: Entry) -> None:
     A disk that takes no more does not cost a reward: reports carry it too. The run's end says so.
     Raises ``ConfigurationError`` for what no journal can hold.
     """
+    recorded = of(item)
+    if recorded.written == entry:
+        return  # its coroutine ended before its turn, and nothing came after
     try:
         Entry.from_json(entry.to_json())
     except (TypeError, ValueError) as error:
@@ -302,9 +305,6 @@ def _write(item: pytest.Item, entry: Entry) -> None:
         return  # who continues the run does this item again
     if not runs_tests(item.config):
         return  # a fixture records before its test is left out
-    recorded = of(item)
-    if recorded.written == entry:
-        return  # its coroutine ended before its turn, and nothing came after
     item.stash[ATTEMPTS] = entry.attempt
     recorded.written = entry
     try:

@@ -7,16 +7,16 @@ from functools import lru_cache
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _KEY = r"(api|access|secret|private|signing|encryption|master|account)_?key"
+# Compiled when first used, by ``re``'s own cache: that takes longer than importing all the rest of
+# these modules, and few variables come as far.
 # A secret whatever its value is. PGPASSWORD is one word, and SECRETARY another.
-_PLAINLY = re.compile(
-    rf"(password|passwd|passphrase|secret|token|{_KEY}|(^|_)authorization|_pwd|_pass)$"
-)
-_PROBABLY = re.compile(
+_PLAINLY = rf"(password|passwd|passphrase|secret|token|{_KEY}|(^|_)authorization|_pwd|_pass)$"
+_PROBABLY = (
     rf"(passwords?|passwd|passphrase|secrets?|token|{_KEY}s?|credentials?|webhook)(_|$)"
     r"|(auth|access|api|refresh)_tokens$|(^|_)(authorization|bearer|cookies?)(_|$)"
     r"|_(keys?|pat|sk|pwd)$|(^|_)(o?auth|pass)$|sshpass$"
 )
-_NEVER = re.compile(
+_NEVER = (
     # What tells of a secret: TOKEN_FILE, API_KEY_ID, SSH_AUTH_SOCK.
     r"_(files?|path|dir|folder|mode|type|kind|name|ids?|user|username|uri|host|port|endpoint|count"
     r"|limit|budget|length|size|ttl|expiry|timeout|format|prefix|algorithm|policy|version|region"
@@ -35,14 +35,14 @@ _IN_A_QUERY = frozenset({"key", "sig", "signature"})
 def is_secret_name(name: str) -> bool:
     """Whether what has this name is a secret: ``OPENAI_API_KEY``, ``hf_token``, ..."""
     words = _words(name)
-    return _PROBABLY.search(words) is not None and _NEVER.search(words) is None
+    return re.search(_PROBABLY, words) is not None and re.search(_NEVER, words) is None
 
 
 def is_secret(name: str, value: str) -> bool:
     """As ``is_secret_name``, but that an ordinary word is a secret under a plain name only."""
     if not is_secret_name(name):
         return False
-    return _ORDINARY.fullmatch(value) is None or _PLAINLY.search(_words(name)) is not None
+    return _ORDINARY.fullmatch(value) is None or re.search(_PLAINLY, _words(name)) is not None
 
 
 def is_secret_parameter(name: str, value: str) -> bool:
