@@ -2,10 +2,11 @@
 
     python tests/benchmarks/run_ahead.py [--rounds 3]
 
-Side by side in one run: plain parametrized tests with pytest-asyncio on 32 processes, the same
-tests as samples of ours in one process with 32 in flight, and on 2 processes with 16 each. CPU is
-user plus system time of every process of a run. The ideal wall time is 320 x 0.5 s / 32 = 5 s; to
-it comes what pytest needs for itself, the wall time of a run of one empty test.
+Side by side in one run: plain parametrized tests with pytest-asyncio on 32 processes, without this
+plugin and with it loaded; the same tests as samples of ours in one process with 32 in flight, and
+on 2 processes with 16 each. Parts are of the first. CPU is user plus system time of every process
+of a run. The ideal wall time is 320 x 0.5 s / 32 = 5 s; to it comes what pytest needs for itself,
+the wall time of a run of one empty test.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Way:
 START = Way("an empty test", EMPTY, 1, ("-n0",))
 WAYS = (
     Way("plain -n 32", PLAIN, SAMPLES, ("-p", "no:cwsandbox", "-n32")),
+    Way("the same, plugin loaded", PLAIN, SAMPLES, ("-n32", "--cwsandbox-concurrency=1")),
     Way("-n0, 32 in flight", OURS, SAMPLES, ("-n0", f"--cwsandbox-concurrency={AT_ONCE}"), 1 / 15),
     Way("2 processes x 16", OURS, SAMPLES, (f"-n{AT_ONCE}", "--cwsandbox-processes=2"), 1 / 7),
 )
@@ -111,13 +113,13 @@ def main() -> None:
     runs = [{way: measure(way) for way in (START, *WAYS)} for _ in range(options.rounds)]
     start = statistics.median(run[START][1] for run in runs)
     lines = [f"{START.name}: {start:.1f} s wall; the ideal is {IDEAL:g} s", ""]
-    lines.append(f"{'':20} {'CPU s':>7} {'part of plain':>13} {'bar':>6} {'wall s':>7} {'bar':>6}")
+    lines.append(f"{'':24} {'CPU s':>7} {'part of plain':>13} {'bar':>6} {'wall s':>7} {'bar':>6}")
     for way in WAYS:
         cpu = statistics.median(run[way][0] for run in runs)
         part = statistics.median(run[way][0] / run[WAYS[0]][0] for run in runs)
         wall = statistics.median(run[way][1] for run in runs)
         bars = (f"{way.bar:.4f}", f"{1.5 * IDEAL + start:.1f}") if way.bar else ("", "")
-        lines.append(f"{way.name:20} {cpu:7.1f} {part:13.4f} {bars[0]:>6} {wall:7.1f} {bars[1]:>6}")
+        lines.append(f"{way.name:24} {cpu:7.1f} {part:13.4f} {bars[0]:>6} {wall:7.1f} {bars[1]:>6}")
     print("\n".join(lines))  # noqa: T201 - its output
 
 
