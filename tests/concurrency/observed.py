@@ -33,7 +33,7 @@ Seen = dict[str, Any]
 
 @dataclass(frozen=True)
 class Observed:
-    """A run of pytest: ``seen`` is what to compare, ``most`` coroutines were under way at once."""
+    """A run of pytest: ``seen`` is what to compare, ``most`` pauses were under way at once."""
 
     exit_code: int
     output: str

@@ -55,6 +55,7 @@ def test_one_process_reports_the_same_in_the_same_order(
 ) -> None:
     folder = write(tmp_path, mixed_suite.MIXED)
     ahead = run(folder, ON, *ONE[processes], *MODES[mode], *QUIET)
+    assert in_order(mode).most < ahead.most
     assert_same(in_order(mode).seen, ahead.seen)
 
 
@@ -67,6 +68,7 @@ def test_two_processes_report_the_same(
 ) -> None:
     folder = write(tmp_path, mixed_suite.MIXED)
     ahead = run(folder, ON_TWO, *TWO[processes], *MODES[mode], *QUIET)
+    assert in_order(mode).most < ahead.most
     assert_same(scattered(in_order(mode).seen), scattered(ahead.seen))
 
 
@@ -122,14 +124,16 @@ def test_other_plugins_see_the_same(tmp_path: Path, processes: str) -> None:
     order = ("-p", "no:randomly", "--ignore=wide") if two else ("--randomly-seed=7",)
     others = (*order, "--reruns=1", "--timeout=60")
     in_order, ahead = (
-        run(folder, concurrency, *distribution, *others).seen
+        run(folder, concurrency, *distribution, *others)
         for (folder, concurrency), distribution in zip(
             _both(tmp_path, mixed_suite.MIXED, ON_TWO if two else ON),
             [("-n0",), (ONE | TWO)[processes]],
             strict=True,
         )
     )
-    assert_same(*map(scattered, (in_order, ahead))) if two else assert_same(in_order, ahead)
+    assert in_order.most < ahead.most
+    seen = in_order.seen, ahead.seen
+    assert_same(*map(scattered, seen)) if two else assert_same(*seen)
 
 
 def _both(place: Path, files: Mapping[str, str], on: str = ON) -> Iterator[tuple[Path, str]]:
