@@ -10,6 +10,7 @@ import pytest
 from pytest_cwsandbox import opened, prewarming, recording
 from pytest_cwsandbox.first_use import FIRST_USE
 from pytest_cwsandbox.settings import SETTINGS
+from pytest_cwsandbox.shares import SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -100,6 +101,7 @@ def _cwsandbox_grader(
         _cwsandbox_grading_session,
         limits=Limits(settings.cpu_limit, settings.wall_limit, settings.memory_limit),
         retries=settings.retries,
+        concurrency=pytestconfig.stash[SHARE].sandboxes,
         raise_infrastructure=True,
     )
     prewarming.add(pytestconfig, lambda items: grader.expect(sum(map(_grades, items))))
@@ -159,6 +161,7 @@ def _cwsandbox_exit_code_grader(
         _cwsandbox_grading_session,
         limits=Limits(settings.cpu_limit, settings.wall_limit, settings.memory_limit),
         retries=settings.retries,
+        concurrency=pytestconfig.stash[SHARE].sandboxes,
         raise_infrastructure=True,
     )
     yield grader

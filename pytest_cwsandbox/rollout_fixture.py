@@ -16,6 +16,7 @@ from pytest_cwsandbox.problems import Problem
 from pytest_cwsandbox.rollouts.model import ModelOptions
 from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.settings import SETTINGS
+from pytest_cwsandbox.shares import SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.rollouts.tasks import Task
     from pytest_cwsandbox.rollouts.tools import Tool
     from pytest_cwsandbox.rollouts.trajectory import Trajectory
-    from pytest_cwsandbox.runs.identity import Run
     from pytest_cwsandbox.settings import Settings
 
 MODEL_FIELDS = frozenset(field.name for field in dataclasses.fields(ModelOptions))
@@ -77,17 +77,19 @@ class Rollout(Protocol):
 class Rollouts:
     """What the rollouts of one process share: an event loop, connections, sandboxes."""
 
-    def __init__(self, session: Session, grader: Grader, settings: Settings, run: Run) -> None:
+    def __init__(self, session: Session, grader: Grader, config: pytest.Config) -> None:
         from pytest_cwsandbox.background import Background
         from pytest_cwsandbox.rollouts.environment import Environment
         from pytest_cwsandbox.rollouts.models import Models
 
+        run, settings = config.stash[RUN], config.stash[SETTINGS]
         self.background = Background()
         self.models = Models(run.folder, lifeline=run.controller)
         self.environment = Environment(
             session,
             grader,
             retries=settings.retries,
+            concurrency=config.stash[SHARE].sandboxes,
             tags=tags.sandbox_tags(run=run.id, worker=run.worker, extra=settings.tags),
         )
         self.options = _options(settings)
@@ -112,12 +114,7 @@ def _options(settings: Settings) -> RolloutOptions:
 def _cwsandbox_rollouts(
     cwsandbox_session: Session, _cwsandbox_grader: Grader, pytestconfig: pytest.Config
 ) -> Generator[Rollouts]:
-    rollouts = Rollouts(
-        cwsandbox_session,
-        _cwsandbox_grader,
-        pytestconfig.stash[SETTINGS],
-        pytestconfig.stash[RUN],
-    )
+    rollouts = Rollouts(cwsandbox_session, _cwsandbox_grader, pytestconfig)
     yield rollouts
     rollouts.close()
 

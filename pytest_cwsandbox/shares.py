@@ -7,6 +7,8 @@ from typing import Self, cast
 
 import pytest
 
+BATCH = 32  # that a single test may grade or roll out at once
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -17,6 +19,11 @@ class Share:
 
     in_flight: int = 1
     processes: int = 1
+
+    @property
+    def sandboxes(self) -> int:
+        """How many sandboxes of one fixture may be in use at once."""
+        return max(BATCH, self.in_flight)
 
     def tell(self, workerinput: dict[str, object]) -> None:
         """Tell an xdist worker its share."""

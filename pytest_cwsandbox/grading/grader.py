@@ -68,7 +68,11 @@ class Grader(SandboxGrader):
         self._held_out = held_out
         self._count_asserts = count_asserts
         self._judge = Judge(
-            session, limits=self._limits, retries=retries, canary=self._canary_passes
+            session,
+            limits=self._limits,
+            retries=retries,
+            concurrency=concurrency,
+            canary=self._canary_passes,
         )
 
     @property

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pytest_cwsandbox.grading.split import Check
 
 PASSED = (Verdict.PASSED, "")
-PROCESSES = 4  # of the judge at once, in its one sandbox
+# Of the judge at once, in its one sandbox: one for so many grades, within what it has of memory.
+GRADES, FEWEST, MOST = 8, 4, 32
 SHOWN = 200
 
 
@@ -37,7 +38,8 @@ class Judge:
 
     Asserts that need execution run in one sandbox that never sees a solution: started when first
     needed, shared, and replaced when anything in it fails. What failed there is tried again in a
-    sandbox of its own, so that no grade pays for what the values of another did.
+    sandbox of its own, so that no grade pays for what the values of another did. ``concurrency`` is
+    the number of grades at once.
     """
 
     def __init__(
@@ -46,17 +48,19 @@ class Judge:
         *,
         limits: Limits,
         retries: int,
+        concurrency: int,
         canary: Callable[[], Awaitable[bool]],
     ) -> None:
+        processes = min(MOST, max(FEWEST, concurrency // GRADES))
         self.pool = SandboxPool(
-            session, size=2 * PROCESSES, retries=retries, environment=ENVIRONMENT
+            session, size=2 * processes, retries=retries, environment=ENVIRONMENT
         )
         self._canary = canary
         self._alone = Runs(Executed(self.pool.lease, limits), retries=retries, canary=canary)
         # Nothing that happens to a shared sandbox is held against a program.
         self._together = Runs(Executed(self._lease, limits), retries=0, canary=None)
         self._starting = asyncio.Lock()
-        self._turns = asyncio.Semaphore(PROCESSES)
+        self._turns = asyncio.Semaphore(processes)
         self._shared: _Shared | None = None
 
     async def decide(self, tests: Tests, items: Sequence[Item], tally: Tally) -> Finding:

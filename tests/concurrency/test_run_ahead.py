@@ -234,3 +234,37 @@ def test_a_test_that_blocks_all_others_is_named(project: pytest.Pytester, ahead:
     )
     result = ahead("--cwsandbox-limit=1")
     result.stdout.fnmatch_lines(["cwsandbox: these block all tests*await*: *::test_blocks"])
+
+
+def test_more_agents_than_a_test_has_by_itself_have_their_sandboxes_at_once(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(
+        """
+        import asyncio
+        import pytest
+
+        WORKING = []
+        ALL = asyncio.Event()
+
+        async def meets(messages, tools):
+            if len(messages) > 2:  # has used its sandbox, and keeps it
+                WORKING.append(messages)
+                if len(WORKING) == 34:
+                    ALL.set()
+                await asyncio.wait_for(ALL.wait(), 60)
+                return "I give up."
+            function = {"name": "execute_code", "arguments": '{"code": "print(1)"}'}
+            call = {"id": "1", "type": "function", "function": function}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+        @pytest.mark.problems("bundled", samples=34)
+        async def test_agent(problem, rollout):
+            trajectory = await rollout(problem, policy=meets)
+            assert trajectory.stop_reason == "no_tool_call"
+        """
+    )
+    args = ("-n0", "--cwsandbox-limit=1", "--cwsandbox-concurrency=34")
+    result = project.runpytest_subprocess(*args)
+    result.assert_outcomes(passed=34)
+    result.stdout.fnmatch_lines(["sandboxes: 34 started, highest 34 at once*"])
