@@ -4,9 +4,10 @@
 
 Side by side in one run: plain parametrized tests with pytest-asyncio on 32 processes, without this
 plugin and with it loaded; the same tests as samples of ours in one process with 32 in flight, and
-on 2 processes with 16 each. Parts are of the first. CPU is user plus system time of every process
-of a run. The ideal wall time is 320 x 0.5 s / 32 = 5 s; to it comes what pytest needs for itself,
-the wall time of a run of one empty test.
+on 2 processes with 16 each, the second time by the scheduler of xdist's that ours stands in for.
+Parts are of the first. CPU is user plus system time of every process of a run. The ideal wall time
+is 320 x 0.5 s / 32 = 5 s; to it comes what pytest needs for itself, the wall time of a run of one
+empty test.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ async def test_waits(problem, record_reward):
     await asyncio.sleep({WAIT})
     record_reward(1.0)
 """
+SHALLOW = """
+from xdist.scheduler import LoadScheduling
+
+def pytest_xdist_make_scheduler(config, log):
+    return LoadScheduling(config, log)
+"""
 EMPTY = """
 def test_nothing():
     pass
@@ -60,14 +67,17 @@ class Way:
     tests: int
     args: tuple[str, ...]
     bar: float | None = None
+    conftest: str = ""
 
 
+TWO = (f"-n{AT_ONCE}", "--cwsandbox-processes=2")
 START = Way("an empty test", EMPTY, 1, ("-n0",))
 WAYS = (
     Way("plain -n 32", PLAIN, SAMPLES, ("-p", "no:cwsandbox", "-n32")),
     Way("the same, plugin loaded", PLAIN, SAMPLES, ("-n32", "--cwsandbox-concurrency=1")),
     Way("-n0, 32 in flight", OURS, SAMPLES, ("-n0", f"--cwsandbox-concurrency={AT_ONCE}"), 1 / 15),
-    Way("2 processes x 16", OURS, SAMPLES, (f"-n{AT_ONCE}", "--cwsandbox-processes=2"), 1 / 7),
+    Way("2 processes x 16", OURS, SAMPLES, TWO, 1 / 7),
+    Way("by xdist's scheduler", OURS, SAMPLES, TWO, conftest=SHALLOW),
 )
 
 
@@ -77,6 +87,7 @@ def measure(way: Way) -> tuple[float, float]:
         Path(folder, "pytest.ini").write_text("[pytest]\n")
         Path(folder, "one.jsonl").write_text(PROBLEM)
         Path(folder, "test_waits.py").write_text(way.text)
+        Path(folder, "conftest.py").write_text(way.conftest)
         # Where Python keeps no bytecode, as in containers, each run would compile the plugin anew.
         dropped = ("CWSANDBOX_", "PYTEST_", "GITHUB_", "PYTHONDONTWRITEBYTECODE")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
