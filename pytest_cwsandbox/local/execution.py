@@ -54,18 +54,24 @@ class Execution:
         await self._execute(init, context)
 
     async def stream_logs(self, request: pb.StreamLogsRequest, context: ServicerContext) -> None:
-        """What the main process of a one-shot sandbox wrote; ``follow`` waits for its end."""
+        """What the main process of a one-shot sandbox wrote, once; ``follow`` waits for its end."""
         record = self._service.record(request.sandbox_id)
         unknown = {field.name for field, _ in request.ListFields()} - {"sandbox_id", "follow"}
         if unknown or not record.one_shot:
             raise unsupported("logs other than all of a one-shot sandbox's are")
         if request.follow:
             await asyncio.wait((record.ended,))
-        for start in range(0, len(record.output), LOG_BYTES):
-            await context.write(pb.LogEntry(data=record.output[start : start + LOG_BYTES]))
+        output = record.output
+        if output is None:
+            gone = f"the log of sandbox {record.id} was read, or deleted with it"
+            raise Refusal(StatusCode.FAILED_PRECONDITION, gone)
+        for start in range(0, len(output), LOG_BYTES):
+            await context.write(pb.LogEntry(data=output[start : start + LOG_BYTES]))
         if record.truncated:
             error = pb.LogStreamError(code="STREAM_TRUNCATED", message="too much output")
             await context.write(pb.LogEntry(error=error))
+        if record.ended.done():
+            record.output = None
 
     async def _execute(self, init: pb.ExecStreamInit, context: ServicerContext) -> None:
         sandbox = self._service.running(init.sandbox_id, init.container)

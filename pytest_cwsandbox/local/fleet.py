@@ -94,8 +94,9 @@ class Fleet:
             await sandbox.stop(grace)
         finally:
             self._stopping.discard(record.id)
-            if isinstance(sandbox, OneShot):
-                record.output, record.truncated = bytes(sandbox.output), sandbox.truncated
+            if isinstance(sandbox, OneShot) and record.output is not None:
+                record.truncated = sandbox.truncated
+                record.output = b"" if sandbox.truncated else bytes(sandbox.output)
             if expired:
                 self._end(record, pb.STATE_TERMINATED, reason=expired)
             elif sandbox.died.done() and not sandbox.died.cancelled():

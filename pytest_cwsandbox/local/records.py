@@ -37,7 +37,9 @@ class Record:
         self.id = sandbox_id
         self.request_id = request_id
         self.sandbox: LocalSandbox | OneShot | None = None
-        self.output = b""  # of a one-shot sandbox that has ended
+        # Of a one-shot sandbox that has ended. None when it was read: it may be large, and to bound
+        # what is kept would be to lose what others have yet to read.
+        self.output: bytes | None = b""
         self.truncated = False
         self.started: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -103,7 +105,7 @@ class Record:
     @property
     def size(self) -> int:
         """Bytes that it takes to remember it."""
-        return int(self.message.ByteSize()) + len(self.output)
+        return int(self.message.ByteSize())
 
     async def settle(self, seconds: float) -> None:
         """Wait, but not for long, while the sandbox is on its way into or out of running."""

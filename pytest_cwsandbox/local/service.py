@@ -143,6 +143,7 @@ class SandboxService:
             if request.allow_missing:
                 return pb.DeleteSandboxResponse()
             raise no_such_sandbox(request.sandbox_id)
+        record.output = None  # nobody waits for it
         self._fleet.stop(record, grace=request.grace_period_seconds)
         await record.settle(DELETE_SECONDS)
         return pb.DeleteSandboxResponse(sandbox=record.message)

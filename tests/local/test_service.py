@@ -249,6 +249,23 @@ class TestOneShot:
             assert sandbox.returncode == 3
             assert [*sandbox.stream_logs()] == ["out\n", "err\n"]
 
+    def test_others_that_write_much_do_not_cost_it_its_log(self, defaults: SandboxDefaults) -> None:
+        def write(megabytes: int) -> Sandbox:
+            lines = f"yes {'x' * 99_999} | head -c {megabytes}000000"
+            return Sandbox.run("sh", "-c", lines, defaults=defaults, runtime_class=ONE_SHOT)
+
+        with write(1) as sandbox, write(35) as one, write(35) as another:
+            for each in (sandbox, one, another):
+                each.wait_until_complete().result()
+            assert len("".join(sandbox.stream_logs())) == 1_000_000
+
+    def test_its_log_is_read_once(self, defaults: SandboxDefaults) -> None:
+        with Sandbox.run("true", defaults=defaults, runtime_class=ONE_SHOT) as sandbox:
+            sandbox.wait_until_complete().result()
+            assert list(sandbox.stream_logs()) == []
+            with pytest.raises(SandboxError, match="was read"):
+                list(sandbox.stream_logs())
+
     def test_it_takes_no_command_and_other_sandboxes_keep_no_log(
         self, sandbox: Sandbox, defaults: SandboxDefaults
     ) -> None:
