@@ -41,6 +41,7 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
 COMMAND_BYTES = 96 << 10  # what is longer goes as a file: one argument may have 128 KiB
 UNWATCHED_SECONDS = 1.0
 SLACK_BYTES = 1 << 20  # results travel as hexadecimal lines
+LINES = 1000  # several times as many as the largest result has
 JOB = "/run/grade"  # where a one-shot sandbox finds its program
 SIGKILL, SIGXCPU = 9, 24
 FLOODED = "flooded the channel of the result"
@@ -169,10 +170,11 @@ class Alone:
                 ):
                     raise SuspectError(Verdict.TIMEOUT, OVERDUE) from error
                 raise InfrastructureError(f"the sandbox service failed: {error}") from error
-        said = result.stdout
+        code, said = result.returncode, result.stdout
         # Nothing comes before this mark but what was said before the program began.
-        complaint = "" if said.startswith(BEGUN) else said
-        return _concluded(result.returncode, result.stdout_bytes, complaint, limits)
+        began = said.startswith(BEGUN)
+        complaint = "" if began else said.strip() or f"it said nothing and ended with {code}"
+        return _concluded(code, result.stdout_bytes, complaint, limits)
 
 
 async def _completed(sandbox: Sandbox, seconds: float) -> ProcessResult:
@@ -181,11 +183,20 @@ async def _completed(sandbox: Sandbox, seconds: float) -> ProcessResult:
 
     if sandbox.returncode is None:
         await sandbox.wait_until_complete(timeout=seconds)
-    said = "".join([line async for line in sandbox.stream_logs()])
+    said: list[str] = []
+    log = sandbox.stream_logs()
+    async for line in log:
+        said.append(line)
+        if len(said) > LINES:  # each one costs a switch of threads
+            log.close()
+            if said[0].startswith(BEGUN):
+                raise ProgramFailedError(Verdict.OUTPUT_LIMIT, FLOODED)
+            break
     code = sandbox.returncode
     if code is None:
         raise InfrastructureError("the service does not say how the program ended")
-    return ProcessResult(said, "", code, said.encode())
+    text = "".join(said)
+    return ProcessResult(text, "", code, text.encode())
 
 
 def _concluded(returncode: int, output: bytes, complaint: str, limits: Limits) -> Ended:

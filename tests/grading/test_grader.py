@@ -183,6 +183,27 @@ def test_a_value_that_takes_the_judge_too_long_is_the_programs_timeout(
     assert outcome.verdict is Verdict.TIMEOUT
 
 
+FLOOD = """
+import os
+for fd in os.listdir("/proc/self/fd"):
+    try:
+        os.write(int(fd), b"=" + 20_000 * b"\\n")
+    except OSError:
+        pass
+def add(a, b): return a + b
+"""
+
+
+def test_a_flood_of_lines_is_the_programs_doing_and_not_read_to_its_end(
+    way: str, session: Session
+) -> None:
+    grader = Grader(session, retries=0)
+    outcome = grader.grade_code(ADD, FLOOD).result()
+    expected = Verdict.OUTPUT_LIMIT if way == "one-shot" else Verdict.EARLY_EXIT
+    assert (outcome.reward, outcome.verdict, outcome.sandboxes) == (0.0, expected, 1)
+    grader.close()
+
+
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_program_that_kills_its_sandbox_is_blamed_only_the_second_time(
     retries: int, way: str, hasty: Callable[..., Grader]
@@ -372,4 +393,18 @@ def test_a_failure_of_the_service_gives_a_whole_program_no_reward(
     grader = ExitCodeGrader(session)
     with broken(monkeypatch, "exec", 1000, way=way):
         assert grader.grade("pass").result().reward is None
+    grader.close()
+
+
+def test_one_that_never_began_has_no_reward_whatever_the_exit_code(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> cwsandbox.ProcessResult:
+        return cwsandbox.ProcessResult("", "", 0, b"")
+
+    grader = ExitCodeGrader(session, retries=0)
+    assert grader.grade("pass").result().reward == 1.0
+    monkeypatch.setattr(attempts, "_completed", lost)
+    outcome = grader.grade("pass").result()
+    assert (outcome.reward, outcome.verdict) == (None, Verdict.INFRASTRUCTURE_ERROR)
     grader.close()
