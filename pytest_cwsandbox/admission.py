@@ -79,6 +79,13 @@ class Admission:
         self._refusing_since: float | None = None  # nothing has started since
         self._measured = _Measured()
 
+    def begin(self, most: int | None) -> None:
+        """A run begins that is allowed so many; what others had before it is not its own."""
+        with self._lock:
+            self.most = most
+            self._measured = _Measured()
+            self._measured.now(self._total)
+
     async def enter(self, kind: Kind, *, urgent: bool = False) -> Place:
         """Wait for a place.
 

@@ -32,7 +32,7 @@ def allow(settings: Settings, share: Share) -> None:
             "one for a test, one for an agent and one for a grade"
             + ("; raise it, or use fewer processes" if processes > 1 else "")
         )
-    PROCESS.most = None if most is None else most // processes
+    PROCESS.begin(None if most is None else most // processes)
 
 
 def tell(config: pytest.Config) -> None:

@@ -104,8 +104,8 @@ def _cwsandbox_grader(
         concurrency=pytestconfig.stash[SHARE].sandboxes,
         raise_infrastructure=True,
     )
-    prewarming.add(pytestconfig, lambda items: grader.expect(sum(map(_grades, items))))
-    yield grader
+    with prewarming.starting(pytestconfig, lambda items: grader.expect(sum(map(_grades, items)))):
+        yield grader
     grader.close()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -125,8 +125,8 @@ class SandboxPool:
         await asyncio.shield(asyncio.wrap_future(gone))
 
     def idle(self, sandbox: Sandbox, let_go: Callable[[], object]) -> None:
-        """Its holder only keeps it: ``let_go`` is called, on any thread, when a place is needed."""
-        self._places[sandbox].idle(let_go)
+        """Its holder only keeps it: ``let_go`` is called, on this loop, when a place is needed."""
+        self._places[sandbox].idle(_from_anywhere(let_go))
 
     def busy(self, sandbox: Sandbox) -> None:
         """Take back that it is idle."""
@@ -150,8 +150,7 @@ class SandboxPool:
                 starting = asyncio.ensure_future(self._attempt(place, options))
                 ahead = _Ahead(options, place, starting, time.monotonic())
                 self._ahead.append(ahead)
-                loop = asyncio.get_running_loop()
-                place.idle(partial(loop.call_soon_threadsafe, self._let_go, ahead))
+                place.idle(_from_anywhere(partial(self._let_go, ahead)))
 
     @property
     def ahead(self) -> int:
@@ -204,16 +203,14 @@ class SandboxPool:
             self._forgo(ahead)
             raise
         self._places[sandbox].busy()
-        if self._kind is Kind.GRADE:
-            return sandbox  # a grade finds out by itself, on a fresh one: asking costs a call each
+        runs = False
         try:
-            runs = await asyncio.to_thread(sandbox.get_status) is SandboxStatus.RUNNING
-        except CWSandboxError:
-            runs = False
-        if runs:
-            return sandbox
-        self._remove(sandbox, self._places.pop(sandbox))
-        return None
+            with suppress(CWSandboxError):
+                runs = await asyncio.to_thread(sandbox.get_status) is SandboxStatus.RUNNING
+        finally:
+            if not runs:
+                self._remove(sandbox, self._places.pop(sandbox))
+        return sandbox if runs else None
 
     # Starts
 
@@ -319,6 +316,17 @@ class _FullError(Exception):
         super().__init__(str(error))
         self.error = error
         self.seconds = seconds
+
+
+def _from_anywhere(let_go: Callable[[], object]) -> Callable[[], None]:
+    """Has it called on this loop, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        with suppress(RuntimeError):  # closed: all that was of it is being removed already
+            loop.call_soon_threadsafe(let_go)
+
+    return call
 
 
 def _is_full(error: CWSandboxError) -> bool:

@@ -19,6 +19,7 @@ from pytest_cwsandbox.upcoming import Upcoming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+    from contextlib import AbstractContextManager
 
     Starter = Callable[[Sequence[pytest.Item]], None]
 
@@ -40,9 +41,14 @@ class Prewarming:
         )
         self._preparation.start()
 
-    def add(self, starter: Starter) -> None:
+    @contextlib.contextmanager
+    def starting(self, starter: Starter) -> Generator[None]:
         """Let ``starter`` know, again and again, of the item that runs and those that follow."""
         self._starters.append(starter)
+        try:
+            yield
+        finally:
+            self._starters.remove(starter)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(
@@ -78,10 +84,11 @@ def begin(session: pytest.Session) -> None:
         config.pluginmanager.register(config.stash[PREWARMING], "cwsandbox-prewarming")
 
 
-def add(config: pytest.Config, starter: Starter) -> None:
-    """See ``Prewarming.add``; where nothing was known to need sandboxes nothing is started."""
+def starting(config: pytest.Config, starter: Starter) -> AbstractContextManager[None]:
+    """See ``Prewarming.starting``; where nothing was known to need sandboxes nothing is started."""
     if PREWARMING in config.stash:
-        config.stash[PREWARMING].add(starter)
+        return config.stash[PREWARMING].starting(starter)
+    return contextlib.nullcontext()
 
 
 def uses_sandboxes(item: pytest.Item) -> bool:

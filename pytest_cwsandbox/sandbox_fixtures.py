@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import platform
 import sys
+import threading
 import warnings
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -25,8 +28,7 @@ from pytest_cwsandbox.runs.identity import RUN
 from pytest_cwsandbox.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from cwsandbox import Sandbox, SandboxDefaults, Session
 
@@ -129,19 +131,42 @@ class Sandboxes:
         """Start one for an item that holds ``held`` already; the result raises as a pool does."""
         self._check(held)
         self._given.add(item.nodeid)
-        return self._background.start(
-            self._pool.take(
-                {**_usual(item), **(options or {})}, tally=recording.of(item), urgent=held > 0
-            )
-        )
+        starting: Future[Sandbox] = Future()
+        wanted = {**_usual(item), **(options or {})}
+        take = partial(self._pool.take, wanted, tally=recording.of(item), urgent=held > 0)
+        work = self._background.start(self._hand_over(take, starting))
+        starting.add_done_callback(lambda starting: starting.cancelled() and work.cancel())
+        work.add_done_callback(lambda _: starting.cancel())  # if it has not come to its end
+        return starting
 
-    def remove(self, sandboxes: Sequence[Sandbox]) -> None:
+    async def _hand_over(
+        self, take: Callable[[], Awaitable[Sandbox]], starting: Future[Sandbox]
+    ) -> None:
+        """Take a sandbox, and give it back if nobody waits for it any more.
+
+        A future of the loop's would lose one that comes at the moment at which it is cancelled.
+        """
+        try:
+            sandbox = await take()
+        except Exception as error:  # noqa: BLE001 - whoever waits is to see it
+            if starting.set_running_or_notify_cancel():
+                starting.set_exception(error)
+            return
+        if starting.set_running_or_notify_cancel():
+            starting.set_result(sandbox)
+        else:
+            self._pool.give_back(sandbox)
+
+    def remove(self, started: Sequence[Future[Sandbox]]) -> None:
         """Remove them, at once; a failure to do so is no failure of the test that used them."""
-        for removal in [*map(self.begin_removal, sandboxes)]:
+        for removal in [*map(self.begin_removal, started)]:
             _end_removal(removal)
 
-    def begin_removal(self, sandbox: Sandbox) -> Future[None]:
-        return self._background.start(self._pool.remove(sandbox))
+    def begin_removal(self, started: Future[Sandbox]) -> Future[None] | None:
+        """None where there is none to remove; one that is still on its way is taken back."""
+        if started.cancel() or started.exception() is not None:
+            return None
+        return self._background.start(self._pool.remove(started.result()))
 
     def start_ahead(self, items: Sequence[pytest.Item]) -> None:
         """Begin to start what ``sandbox`` will give to these items; drop what others left."""
@@ -164,11 +189,12 @@ class Sandboxes:
             )
 
 
-def _end_removal(removal: Future[None]) -> None:
+def _end_removal(removal: Future[None] | None) -> None:
     from cwsandbox import CWSandboxError
 
     try:
-        removal.result()
+        if removal is not None:
+            removal.result()
     except CWSandboxError as error:
         warnings.warn(f"cwsandbox: a sandbox was not removed: {one_line(error)}", stacklevel=2)
 
@@ -192,8 +218,8 @@ def _cwsandbox_sandboxes(
     cwsandbox_session: Session, pytestconfig: pytest.Config
 ) -> Generator[Sandboxes]:
     sandboxes = Sandboxes(cwsandbox_session, retries=pytestconfig.stash[SETTINGS].retries)
-    prewarming.add(pytestconfig, sandboxes.start_ahead)
-    yield sandboxes
+    with prewarming.starting(pytestconfig, sandboxes.start_ahead):
+        yield sandboxes
     sandboxes.close()
 
 
@@ -205,15 +231,22 @@ def sandbox_factory(
 
     Raises ``InfrastructureError`` when none starts after ``--cwsandbox-retries`` more attempts.
     """
-    started: list[Sandbox] = []
+    started: list[Future[Sandbox]] = []
+    one_at_a_time = threading.Lock()
 
     def start(**options: object) -> Sandbox:
-        starting = _cwsandbox_sandboxes.start(request.node, options, held=len(started))
-        started.append(_wait(starting))
-        return started[-1]
+        with one_at_a_time:  # those that a test's threads wait for count too
+            held = len(started) - sum(map(_failed, started))
+            starting = _cwsandbox_sandboxes.start(request.node, options, held=held)
+            started.append(starting)
+        return _wait(starting)
 
     yield start
     _cwsandbox_sandboxes.remove(started)
+
+
+def _failed(starting: Future[Sandbox]) -> bool:
+    return starting.done() and (starting.cancelled() or starting.exception() is not None)
 
 
 def _wait(starting: Future[Sandbox]) -> Sandbox:
@@ -226,7 +259,7 @@ def _wait(starting: Future[Sandbox]) -> Sandbox:
             raise error.__cause__ from None
         raise
     except BaseException:
-        starting.cancel()  # the test is interrupted, and nobody will remove it
+        starting.cancel()  # the test is interrupted
         raise
 
 
@@ -240,13 +273,12 @@ class Starting:
 
     def let_go(self) -> None:
         """Begin to remove it: the test has ended, and is not to keep it until its turn."""
-        if self._removal is None and not self.future.cancel() and self.future.exception() is None:
-            self._removal = self._sandboxes.begin_removal(self.future.result())
+        if self._removal is None:
+            self._removal = self._sandboxes.begin_removal(self.future)
 
     def close(self) -> None:
         self.let_go()
-        if self._removal is not None:
-            _end_removal(self._removal)
+        _end_removal(self._removal)
 
 
 @contextmanager

@@ -28,8 +28,8 @@ def surround(variables: Mapping[str, str]) -> Callable[[], None]:
     Backends need not be left in the order in which they were reached: one that is not the latest
     leaves what was before it to the next one, to bring back.
     """
-    before = {name: os.environ.get(name) for name in _VARIABLES}
     with _environment:
+        before = {name: os.environ.get(name) for name in _VARIABLES}
         _before.append(before)
         os.environ.update(variables)
         if kept := before["CWSANDBOX_DISABLE_SIGNAL_HANDLERS"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
@@ -160,8 +161,7 @@ class Judge:
 
     def _keep(self, shared: _Shared) -> None:
         """Keep it for the next grade, unless somebody needs its place."""
-        loop = asyncio.get_running_loop()
-        self.pool.idle(shared.sandbox, lambda: loop.call_soon_threadsafe(self._let_go, shared))
+        self.pool.idle(shared.sandbox, partial(self._let_go, shared))
 
     def _let_go(self, shared: _Shared) -> None:
         if self._shared is shared and not shared.users:

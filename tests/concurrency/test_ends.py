@@ -46,8 +46,8 @@ def start(project: pytest.Pytester) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_for(lambda: len(list(project.path.glob("started-*"))) == 3)
-    wait_for(lambda: sum(row["state"] == "ended" for row in journal(project)) == 3)
+    wait_for(lambda: len(list(project.path.glob("started-*"))) == 3, within=60)
+    wait_for(lambda: sum(row["state"] == "ended" for row in journal(project)) == 3, within=60)
     return running
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +14,7 @@ from pytest_cwsandbox import pool as pool_module
 from pytest_cwsandbox.admission import Admission, Kind, Place
 from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.pool import SandboxPool
+from pytest_cwsandbox.sandbox_fixtures import Sandboxes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -126,6 +128,20 @@ class TestTheUsersLimit:
         assert service.alive == 1
         assert not service.made[0].alive
 
+    async def test_what_was_on_a_loop_that_has_ended_fails_nobody(self) -> None:
+        service, admission = FakeService(), Admission(most=1)
+
+        async def start_ahead() -> None:
+            await service.pool(admission).prepare([{}])
+            await settle()
+
+        await asyncio.to_thread(lambda: asyncio.run(start_ahead()))
+        waiting = asyncio.ensure_future(admission.enter(Kind.GRADE))
+        await settle()
+        assert not waiting.done()
+        service.made[0].end()
+        waiting.cancel()
+
     async def test_nothing_is_started_ahead_while_somebody_waits(self) -> None:
         service, admission = FakeService(), Admission(most=3)
         await enter(admission, Kind.TEST)
@@ -203,14 +219,37 @@ class TestStartedAhead:
         taken = [await pool.take({"tags": [tag]}) for tag in ("b", "c")]
         assert [*map(id, taken)] == [*map(id, service.made[1:])]
 
-    async def test_one_that_died_is_replaced_also_without_retries(self) -> None:
+    @pytest.mark.parametrize("kind", [Kind.TEST, Kind.GRADE])
+    async def test_one_that_died_is_replaced_also_without_retries(self, kind: Kind) -> None:
         service = FakeService()
-        pool = service.pool(admission := Admission(), Kind.TEST)
+        pool = service.pool(admission := Admission(), kind)
         await pool.prepare([{}])
         await settle()
         service.made[0].end()
         assert id(await pool.take()) == id(service.made[1])
         assert admission.reached().again == 1
+
+    async def test_one_whose_taker_gives_up_while_it_is_looked_at_is_removed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looked_at, gone = threading.Event(), threading.Event()
+
+        def look(_: FakeSandbox) -> SandboxStatus:
+            looked_at.set()
+            gone.wait(30)
+            return SandboxStatus.RUNNING
+
+        monkeypatch.setattr(FakeSandbox, "get_status", look)
+        service = FakeService()
+        pool = service.pool(Admission(), Kind.TEST)
+        await pool.prepare([{}])
+        await settle()
+        taking = asyncio.ensure_future(pool.take())
+        await asyncio.to_thread(looked_at.wait, 30)
+        taking.cancel()
+        await asyncio.wait((taking,))
+        gone.set()
+        assert service.alive == 0
 
     async def test_what_is_no_longer_wanted_is_removed(self) -> None:
         service = FakeService()
@@ -244,6 +283,28 @@ async def test_the_mean_is_over_the_time_in_which_there_was_one() -> None:
         await asyncio.sleep(0.1)
     reached = admission.reached()
     assert (reached.started, reached.highest, reached.mean) == (2, 1, 1.0)
+
+
+async def test_a_sandbox_that_comes_when_nobody_waits_any_more_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    there, given_up = threading.Event(), threading.Event()
+    busy = Place.busy
+
+    def hold_up(place: Place) -> None:  # the loop's last step on the way to whoever waits
+        busy(place)
+        there.set()
+        given_up.wait(30)
+
+    monkeypatch.setattr(Place, "busy", hold_up)
+    service = FakeService()
+    sandboxes = Sandboxes(cast("Session", service), retries=0)
+    starting = sandboxes.start(request.node)
+    await asyncio.to_thread(there.wait, 30)
+    assert starting.cancel()
+    given_up.set()
+    await asyncio.to_thread(sandboxes.close)
+    assert (len(service.made), service.alive) == (1, 0)
 
 
 async def test_who_has_waited_long_for_what_the_service_can_take_asks_it(

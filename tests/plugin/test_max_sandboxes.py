@@ -79,6 +79,39 @@ def test_a_test_that_needs_more_than_there_can_be_is_told_at_once(
     result.stdout.fnmatch_lines(["*holds 1 sandbox* and asks for another*allows one process 1*"])
 
 
+def test_so_is_one_whose_threads_need_more(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from concurrent.futures import ThreadPoolExecutor
+
+        def test_two(sandbox_factory):
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(lambda _: sandbox_factory(), range(2)))
+        """
+    )
+    result = pytester.runpytest_subprocess("-n0", "--cwsandbox-max-sandboxes=3", timeout=100)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*holds 1 sandbox* and asks for another*"])
+
+
+def test_one_that_did_not_start_is_not_held(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_cwsandbox.errors import InfrastructureError
+
+        def test_again(sandbox_factory):
+            with pytest.raises(InfrastructureError):
+                sandbox_factory(container_image="python:3.99")
+            assert sandbox_factory().exec(["true"]).result().returncode == 0
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-n0", "--cwsandbox-max-sandboxes=3", "--cwsandbox-retries=0"
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_a_service_without_room_is_waited_for_and_said(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

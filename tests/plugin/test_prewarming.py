@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 # What there is at the service that carries this run's tags, by the test that it is for.
@@ -145,3 +147,36 @@ def test_no_sandbox_is_started_for_a_grade_in_vain(pytester: pytest.Pytester) ->
     result.assert_outcomes(passed=6)
     # One more is for the grader's self-test.
     result.stdout.fnmatch_lines(["sandboxes: 7 started, highest *"])
+
+
+def test_defaults_may_change_in_the_middle_of_a_run(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session", params=["blue", "red"])
+        def cwsandbox_defaults(cwsandbox_defaults, request):
+            return cwsandbox_defaults.with_overrides(
+                environment_variables={"COLOUR": request.param}
+            )
+        """
+    )
+    pytester.makepyfile(
+        """
+        def test_one(sandbox, cwsandbox_defaults):
+            colour = cwsandbox_defaults.environment_variables["COLOUR"]
+            assert sandbox.exec(["sh", "-c", "echo $COLOUR"]).result().stdout == colour + "\\n"
+
+        def test_two(sandbox, cwsandbox_defaults):
+            test_one(sandbox, cwsandbox_defaults)
+        """
+    )
+    pytester.runpytest_subprocess("-n0").assert_outcomes(passed=4)
+
+
+def test_every_run_of_a_process_counts_its_own_sandboxes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_one(sandbox): pass")
+    twice = "import pytest; [pytest.main(['-n0', '-p', 'no:cacheprovider']) for _ in range(2)]"
+    result = pytester.run(sys.executable, "-c", twice)
+    said = [line for line in result.outlines if line.startswith("sandboxes:")]
+    assert said == ["sandboxes: 1 started, highest 1 at once, mean 1.0"] * 2
