@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, TextIO
@@ -80,8 +81,7 @@ def _grade(completions: Sequence[Completion], grader: Grader, out: TextIO) -> bo
                 "detail": outcome.detail,
                 "seconds": round(outcome.seconds, 3),
             }
-            out.write(json.dumps(result) + "\n")
-            out.flush()
+            _put(out, json.dumps(result) + "\n")
             progress.advance(task)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     console.print(f"{len(refs)} graded: {counts}", soft_wrap=True, highlight=False)
@@ -99,3 +99,17 @@ def _writing(output: Path | None) -> Iterator[TextIO]:
         raise ProblemFileError(f"{output}: cannot be written: {error.strerror}") from error
     with file:
         yield file
+
+
+def _put(out: TextIO, line: str) -> None:
+    try:
+        out.write(line)
+        out.flush()
+    except BrokenPipeError:  # whoever reads has enough
+        raise
+    except OSError as error:
+        # What is left in its buffer goes nowhere: closing it would fail again.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, out.fileno())
+        os.close(null)
+        raise ProblemFileError(f"{out.name}: cannot be written: {error.strerror}") from error

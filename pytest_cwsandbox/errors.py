@@ -50,6 +50,12 @@ class ModelError(InfrastructureError):
     """The model's endpoint failed after every retry, or its answer could not be read."""
 
 
+def check_count(name: str, value: object, *, at_least: int) -> None:
+    """Raise ``ConfigurationError`` for an argument that is no whole number, or too small a one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+        raise ConfigurationError(f"{name} must be a whole number from {at_least}, got {value!r}")
+
+
 def one_line(error: BaseException) -> str:
     """The error's message on one line."""
     return " ".join(str(error).split()) or type(error).__name__

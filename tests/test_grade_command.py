@@ -6,14 +6,11 @@ import json
 import subprocess
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import shared_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INCONCLUSIVE = 75
 ADD = {"test_list": ["assert add(1, 2) == 3", "assert add(-1, 1) == 0"]}
@@ -114,6 +111,28 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     done = grade(tmp_path / "absent.jsonl")
     assert done.returncode == 2
     assert "absent.jsonl" in done.stderr
+
+
+@pytest.mark.parametrize("output", ["/dev/full", None])
+def test_a_full_disk_is_one_line_and_exit_code_2(tmp_path: Path, output: str | None) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({**ADD, "solution": RIGHT}) + "\n")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest_cwsandbox", "grade", str(rows)),
+                *(("-o", output) if output else ()),
+            ],
+            stdout=None if output else full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=without_account(),
+        )
+    assert done.returncode == 2
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert line == f"Error: {output or '<stdout>'}: cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
 
 
 def test_a_service_that_fails_gives_null_rewards_and_exit_code_75(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.backend import runs_one_shot
 from pytest_cwsandbox.background import Background
-from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.errors import InfrastructureError, check_count
 from pytest_cwsandbox.grading.attempts import (
     ENVIRONMENT,
     Alone,
@@ -41,7 +41,8 @@ class SandboxGrader(ABC):
 
     Before the first outcome it grades a known right and a known wrong program; where it cannot tell
     them apart it refuses to score: every outcome is an infrastructure error, raised as
-    ``InfrastructureError`` with ``raise_infrastructure``.
+    ``InfrastructureError`` with ``raise_infrastructure``. Raises ``ConfigurationError`` for counts
+    that are none.
     """
 
     ONE_SHOT = True  # whether what its script says is told apart by ``report.BEGUN``
@@ -55,6 +56,8 @@ class SandboxGrader(ABC):
         concurrency: int = 32,
         raise_infrastructure: bool = False,
     ) -> None:
+        check_count("retries", retries, at_least=0)
+        check_count("concurrency", concurrency, at_least=1)
         self._raise_infrastructure = raise_infrastructure
         self._limits = limits or Limits()
         self._retries = retries

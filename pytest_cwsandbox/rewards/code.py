@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Literal
 
 from pytest_cwsandbox.backend import BackendOptions
-from pytest_cwsandbox.errors import ConfigurationError
+from pytest_cwsandbox.errors import ConfigurationError, check_count
 from pytest_cwsandbox.grading import Grader, Limits, OutputGrader
 from pytest_cwsandbox.rewards.columns import expected_outputs_of, problems_of, texts_of
 from pytest_cwsandbox.rewards.log import report
@@ -62,8 +62,8 @@ class Grades:
             raise ValueError(
                 f'on_infrastructure must be "none" or "raise", not {on_infrastructure!r}'
             )
-        _check_count("retries", retries, at_least=0)
-        _check_count("concurrency", concurrency, at_least=1)
+        check_count("retries", retries, at_least=0)
+        check_count("concurrency", concurrency, at_least=1)
         if not isinstance(backend, BackendOptions | None):
             raise ConfigurationError(
                 f'backend must be BackendOptions, such as BackendOptions("local"), got {backend!r}'
@@ -224,11 +224,6 @@ class FractionReward(CodeReward):
         if outcome.reward is None or not outcome.asserts:
             return outcome.reward
         return outcome.passed_asserts / outcome.asserts
-
-
-def _check_count(name: str, value: object, *, at_least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
-        raise ConfigurationError(f"{name} must be a whole number from {at_least}, got {value!r}")
 
 
 def _read(row: Mapping[str, object]) -> tuple[Problem, str | None]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.admission import Kind
-from pytest_cwsandbox.errors import InfrastructureError
+from pytest_cwsandbox.errors import InfrastructureError, check_count
 from pytest_cwsandbox.grading.submission import grade_submission
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.pool import SandboxPool
@@ -46,7 +46,8 @@ class Environment:
 
     ``tags`` are those of the session; the trajectories name them.
 
-    ``grader`` judges what is submitted, in sandboxes of its own. Belongs to one event loop.
+    ``grader`` judges what is submitted, in sandboxes of its own. Belongs to one event loop. Raises
+    ``ConfigurationError`` for counts that are none.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Environment:
         concurrency: int = 32,
         tags: Sequence[str] = (),
     ) -> None:
+        check_count("retries", retries, at_least=0)
+        check_count("concurrency", concurrency, at_least=1)
         self._tags = tuple(tags)
         self._grader = grader
         self._retries = retries

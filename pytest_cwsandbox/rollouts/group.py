@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox import tags
 from pytest_cwsandbox.connections import connected, ended
+from pytest_cwsandbox.errors import check_count
 from pytest_cwsandbox.grading import Grader
 from pytest_cwsandbox.rollouts import scripted
 from pytest_cwsandbox.rollouts.environment import Environment
@@ -48,12 +49,14 @@ async def run_group(
     Returns a group of trajectories per task, in the order of ``tasks``. Without a ``session`` it
     opens one on ``backend``, by default the hosted service where there are credentials and the
     local runner elsewhere, and closes it. Infrastructure failures are trajectories whose reward is
-    None. Raises ``ConfigurationError`` for what cannot be judged, ``EndpointError`` where the
-    model's endpoint refuses every request, ``BackendError`` without a backend; what was running
-    is then cancelled and its sandboxes removed.
+    None. Raises ``ConfigurationError`` for what cannot be judged and for counts that are none,
+    ``EndpointError`` where the model's endpoint refuses every request, ``BackendError`` without a
+    backend; what was running is then cancelled and its sandboxes removed.
     """
     from pytest_cwsandbox.sessions import agent_session, judge_session
 
+    check_count("samples", samples, at_least=1)
+    check_count("concurrency", concurrency, at_least=1)
     run = f"rollouts-{secrets.token_hex(8)}"
     folder = Path(tempfile.gettempdir(), f"cwsandbox-{run}")
     # Those of a session that is given are known to its owner.

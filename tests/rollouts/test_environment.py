@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -438,6 +439,18 @@ async def test_a_sandbox_that_is_gone_is_no_reward(session: Session) -> None:
 
 
 # Processes that train
+
+
+async def test_counts_that_are_none_are_refused(session: Session) -> None:
+    for begin, name in (
+        (partial(run_group, submits("pass"), [DOUBLE], 0), "samples"),
+        (partial(run_group, submits("pass"), [DOUBLE], concurrency=0), "concurrency"),
+    ):
+        with pytest.raises(ConfigurationError, match=rf"^{name} must be a whole number from 1, "):
+            await begin(session=session)
+    for kind in (Grader, partial(Environment, grader=Grader(session))):
+        with pytest.raises(ConfigurationError, match=r"^concurrency must be a whole number from 1"):
+            kind(session, concurrency=0)
 
 
 async def test_after_a_mistake_the_next_group_runs() -> None:
