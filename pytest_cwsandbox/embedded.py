@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0  # a loaded machine may take long; what cannot start says so at once
 STOP_SECONDS = 10.0
 
+# Those that this process started: one that is forgotten while it runs is a ResourceWarning.
+_started: dict[int, subprocess.Popen[bytes]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
@@ -89,6 +92,7 @@ class Embedded:
             return
         finally:
             os.close(process)
+            _forget_ended()
 
     @contextlib.contextmanager
     def _locked(self, folder: Path) -> Iterator[None]:
@@ -109,6 +113,7 @@ class Embedded:
             lock.release()
 
     def _start(self, rendezvous: Path, lifeline: int, arguments: Sequence[str]) -> None:
+        _forget_ended()
         lifeline_fd = os.pidfd_open(lifeline)
         try:
             with tempfile.TemporaryFile() as log:
@@ -125,6 +130,7 @@ class Embedded:
                     pass_fds=[lifeline_fd],
                     start_new_session=True,  # the terminal's Ctrl-C is pytest's
                 )
+                _started[process.pid] = process
                 self._await(rendezvous, process, log)
         finally:
             os.close(lifeline_fd)
@@ -152,6 +158,12 @@ class Embedded:
         return (
             f"{self.title} ended with exit code {status} before it served ({last}); {self.remedy}"
         )
+
+
+def _forget_ended() -> None:
+    for pid, process in [*_started.items()]:
+        if process.poll() is not None:
+            _started.pop(pid, None)
 
 
 def read(rendezvous: Path) -> dict[str, object]:

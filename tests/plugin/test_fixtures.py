@@ -58,6 +58,26 @@ def test_sandboxes_are_started_tagged_and_removed(pytester: pytest.Pytester, run
     )
 
 
+def test_a_run_passes_whose_warnings_are_errors(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        """
+        import gc
+        import pytest
+
+        def test_sandbox(sandbox):
+            assert sandbox.exec(["true"]).result().returncode == 0
+
+        @pytest.mark.problems()
+        def test_rollout(problem, rollout):
+            assert rollout(problem).result().reward == 1.0
+
+        def test_rubbish():
+            gc.collect()
+        """
+    )
+    run("-W", "error", "-p", "no:asyncio", "--cwsandbox-limit=1").assert_outcomes(passed=3)
+
+
 def test_all_processes_share_one_runner(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
