@@ -133,7 +133,11 @@ def connect(
         address, auth = hosted(options)
         variables["CWSANDBOX_BASE_URL"] = address  # to the SDK the variable is worth more
         restore = surround(variables)
-        return Backend("hosted", address, auth, options.image or HOSTED_IMAGE, address, restore)
+        wandb = options.auth == "wandb"
+        credentials = auth if wandb else bearer(os.environ["CWSANDBOX_API_KEY"])
+        return Backend(
+            "hosted", address, credentials, options.image or HOSTED_IMAGE, address, restore
+        )
     if ours:
         check_image(options.image or local_image())
         served = runner.join_or_start(folder, lifeline=lifeline, faults=faults)
@@ -320,7 +324,7 @@ def sweep(options: BackendOptions, folder: Path, wanted: list[str]) -> list[str]
 
 
 def bearer(token: str) -> AuthHeaders:
-    """Credentials of a local runner."""
+    """Credentials that stay what they are whatever the environment holds later."""
     from cwsandbox import AuthHeaders
 
     return AuthHeaders(headers={"Authorization": f"Bearer {token}"}, strategy="api_key")

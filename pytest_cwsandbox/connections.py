@@ -228,11 +228,11 @@ def grading_session(
     sandbox_tags: tuple[str, ...] = (),
 ) -> Iterator[Session]:
     """A tagged SDK session outside pytest that reports to nobody; see ``connected``."""
-    from cwsandbox import Session
+    from pytest_cwsandbox.sessions import silent_session
 
     with (
         connected(options, faults=faults, sandbox_tags=sandbox_tags) as defaults,
-        ended(Session(defaults, report_to=[]), defaults) as session,
+        ended(silent_session(defaults), defaults) as session,
     ):
         yield session
 

@@ -95,10 +95,10 @@ def cwsandbox_session(
 
 @pytest.fixture(scope="session")
 def _cwsandbox_grading_session(cwsandbox_defaults: SandboxDefaults) -> Generator[Session]:
-    from cwsandbox import Session
+    from pytest_cwsandbox.sessions import silent_session
 
     # Its own session: execs per sandbox in W&B then count the agent's only.
-    session = Session(cwsandbox_defaults, report_to=[])
+    session = silent_session(cwsandbox_defaults)
     yield session
     _close(session)
 
