@@ -13,8 +13,8 @@ REPLAYED = pytest.StashKey[bool]()
 
 def runs_tests(config: pytest.Config) -> bool:
     """Whether this run is for running tests, and not only for showing what it would do."""
-    option = config.option
-    return not (option.collectonly or option.setuponly or option.setupplan)
+    only_shows = ("collectonly", "setuponly", "setupplan")  # those of plugins that are not blocked
+    return not any(config.getoption(name, default=False) for name in only_shows)
 
 
 def is_replayed(item: pytest.Item) -> bool:

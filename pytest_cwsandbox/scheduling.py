@@ -70,7 +70,12 @@ class DeepScheduling(LoadScheduling):  # type: ignore[misc]  # xdist ships no ty
             self.pending.sort(key=lambda index: (index in self._suspects) is ahead)
             if ahead:
                 num = min(num, sum(index not in self._suspects for index in self.pending))
-        super()._send_tests(node, num)
+        sent = self.pending[:num]
+        try:
+            super()._send_tests(node, num)
+        except OSError:  # it has just died: nothing has reached it, and xdist is yet to be told
+            del self.node2pending[node][-len(sent) :]
+            self.pending[:0] = sent
 
     def remove_node(self, node: WorkerController) -> str | None:
         if in_flight(node) > 1 and self._replaced():

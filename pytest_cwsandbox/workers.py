@@ -83,9 +83,13 @@ class XdistHooks:
     ) -> None:
         node: WorkerController = report.node
         ran_ahead = Share.from_controller(node.workerinput).in_flight > 1
-        if not ran_ahead or self._controller.heard_of(crashitem) or not self._replaced():
+        left_by_itself = hasattr(node, "workeroutput")  # by pytest.exit, say: the item did that
+        if not ran_ahead or left_by_itself:
             return
-        if not _run_again(sched, crashitem):
+        if self._controller.heard_of(crashitem) or not self._replaced():
+            return
+        outcome: str = report.outcome
+        if outcome != "rerun" and not _run_again(sched, crashitem):  # by a plugin for reruns
             return
         self._excused.append(node)
         # As little as a report can say to pytest, to us, and to whoever else listens.

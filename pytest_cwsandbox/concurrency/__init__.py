@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def start(session: pytest.Session, limit: int) -> None:
     """Let tests of this session run ahead, at most ``limit`` at once; 1: they run in order."""
     config = session.config
-    if config.option.usepdb or config.option.trace:
+    if config.getoption("usepdb", default=False) or config.getoption("trace", default=False):
         limit = 1  # people want to see one test at a time
     if limit == 1 and config.pluginmanager.hasplugin("asyncio"):
         return  # it does as well

@@ -50,7 +50,8 @@ class Ahead:
         self._upcoming.keep(self._flights.__contains__)
         self._alone = not config.pluginmanager.hasplugin("asyncio")
         self._notices = config.stash.setdefault(recording.NOTICES, [])
-        self.timeouts = Timeouts(self._is_ours, self._flights.__contains__)
+        plugin = config.pluginmanager.getplugin("timeout")
+        self.timeouts = Timeouts(plugin, self._is_ours, self._flights.__contains__)
         self._said: set[tuple[str, str]] = set()
         self._needs: dict[pytest.Item, Needs | None] = {}
         self._flying = 0
@@ -111,8 +112,9 @@ class Ahead:
             if self._next is not None and self._next not in self._flights:
                 # The next needs the main thread to itself: tasks would stand still meanwhile, and
                 # then all their timers would go off at once.
-                with self._grounding():
-                    pump.run(lambda: not self._flying)
+                left = [*self._flights.values()]
+                with self._grounding(), self.timeouts.all_limited(left, pump):
+                    pump.run(lambda: all(flight.ended for flight in left))
         if flight.outcome is not None:
             raise flight.outcome
         return True
@@ -125,9 +127,13 @@ class Ahead:
         if call.when == "call" and told is not None and told.item is item:
             call.start, call.stop, call.duration = told.start, told.stop, told.seconds
             self._told = None
-        elif call.when == "setup" and call.excinfo is not None and item in self._flights:
-            self._drop([self._flights[item]])  # a hook has skipped it, say
+        elif call.excinfo is not None and (flight := self._flights.get(item)):
+            # A hook has skipped it, say, or its call was cut short.
+            self._drop([flight], take_back=flight.said.held)
         return (yield)
+
+    def pytest_enter_pdb(self) -> None:
+        routing.let_speak()  # or nobody would see the prompt
 
     @pytest.hookimpl(tryfirst=True)  # while fixtures of the session are there
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -191,7 +197,9 @@ class Ahead:
     def _launch(
         self, pump: Pump, item: pytest.Item, function: Test, arguments: Mapping[str, object]
     ) -> Flight:
-        flight = self._flights[item] = Flight(item, self._moved)
+        needs = self._needs_of(item)
+        shares = needs is not None and needs.shares_loop
+        flight = self._flights[item] = Flight(item, self._moved, shares_loop=shares)
         self._flying += 1
         flight.launch(pump, self._context, function, arguments)
         return flight
@@ -247,7 +255,7 @@ class Ahead:
         if pump is None or not flights:
             return
         for flight in flights:
-            flight.dropped = True
+            flight.dropped = flight.said.held = True
             flight.cancel()
         deadline = time.monotonic() + GRACE_SECONDS
 

@@ -37,6 +37,7 @@ def is_candidate(item: pytest.Item) -> bool:
     """Whether it is a coroutine test with a marker of ours that asyncio is to run."""
     return (
         isinstance(item, pytest.Function)
+        and not getattr(item, "nofuncargs", False)  # of unittest, which runs it itself
         and inspect.iscoroutinefunction(item.function)
         and marker(item) is not None
         and not is_replayed(item)
@@ -51,6 +52,7 @@ class Needs:
     arguments: Sequence[str] = ()
     direct: Mapping[str, object] = field(default_factory=dict)
     wider: Mapping[str, Wanted] = field(default_factory=dict)
+    shares_loop: bool = False  # with all tests of the session, by the user's own word
 
     def met(self, live: LiveFixtures) -> bool:
         """Whether every fixture of wider scope is set up as the test wants it."""
@@ -103,7 +105,8 @@ def needs_of(item: pytest.Function) -> Needs:
     reading = _Reading(item, definitions, params)
     for name in dict.fromkeys((*names, *params)):
         reading.read(name, asked=name in arguments)
-    return Needs(arguments, reading.direct, reading.wider)
+    shares_loop = _with_asyncio(item) and _loop_scope(item) == "session"
+    return Needs(arguments, reading.direct, reading.wider, shares_loop)
 
 
 def wider_params(item: pytest.Item) -> list[Wanted]:
@@ -116,7 +119,7 @@ def wider_params(item: pytest.Item) -> list[Wanted]:
     return [
         Wanted(defined[-1], param)
         for defined, param in named
-        if defined and defined[-1].scope != "function" and not _is_direct(defined[-1])
+        if defined and defined[-1].scope != "function"
     ]
 
 
@@ -142,12 +145,13 @@ class _Reading:
         if not defined:  # `request`, or what does not exist
             raise IneligibleError(FIXTURE, name)
         fixture = defined[-1]
-        if name in self._params and _is_direct(fixture):
-            self.direct[name] = self._params[name]
-        elif fixture.scope == "function" or (fixture.scope == "class" and not self._item.cls):
-            self._read_own(name, fixture, asked=asked)
-        else:
+        narrow = fixture.scope == "function" or (fixture.scope == "class" and not self._item.cls)
+        if not narrow:
             self.wider[name] = Wanted(fixture, self._params.get(name))
+        elif name in self._params and _is_direct(fixture):
+            self.direct[name] = self._params[name]
+        else:
+            self._read_own(name, fixture, asked=asked)
 
     def _read_own(self, name: str, fixture: pytest.FixtureDef[object], *, asked: bool) -> None:
         module = fixture.func.__module__
@@ -175,13 +179,19 @@ def _check_markers(item: pytest.Function) -> None:
         raise IneligibleError
     if item.get_closest_marker("filterwarnings"):
         raise IneligibleError("tests run in order that have the marker", "filterwarnings")
-    if item.config.pluginmanager.hasplugin("asyncio") and _loop_scope(item) not in _SCOPES:
+    if getattr(item.function, "patchings", ()):  # for the whole process, while the test runs
+        raise IneligibleError("tests run in order that are decorated with", "patch")
+    if _with_asyncio(item) and _loop_scope(item) not in _SCOPES:
         raise IneligibleError(
             "tests run in order that share an event loop of their", _loop_scope(item)
         )
 
 
 _SCOPES = ("function", "session")
+
+
+def _with_asyncio(item: pytest.Item) -> bool:
+    return item.config.pluginmanager.hasplugin("asyncio")
 
 
 def _loop_scope(item: pytest.Function) -> str:

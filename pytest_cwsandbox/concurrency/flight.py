@@ -37,9 +37,16 @@ class Flight:
     step, in which all others stood still.
     """
 
-    def __init__(self, item: pytest.Item, moved: Callable[[Flight], None]) -> None:
-        """``moved`` is told when the test begins and when it has ended."""
+    def __init__(
+        self, item: pytest.Item, moved: Callable[[Flight], None], *, shares_loop: bool = False
+    ) -> None:
+        """``moved`` is told when the test begins and when it has ended.
+
+        Tasks that it leaves behind end with it, unless it ``shares_loop`` with others by its own
+        word: a client of the session may have started them.
+        """
         self.item = item
+        self._shares_loop = shares_loop
         self._moved = moved
         self.said = Said()
         self.outcome: BaseException | None = None
@@ -95,7 +102,8 @@ class Flight:
             self._until = pump.clock()
         for sandbox in sandboxes:
             sandbox.let_go()
-        left = [task for task in tasks if not task.done()]  # a loop of its own would end them too
+        # A loop of its own would end them too.
+        left = [task for task in tasks if not (task.done() or self._shares_loop)]
         for task in left:
             task.cancel()
         if left:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LOOP = "_cwsandbox_loop"
+_RUNNER = "_cwsandbox_runner"
 
 
-@pytest.fixture(scope="session", name=LOOP)
-def _loop(request: pytest.FixtureRequest) -> Generator[asyncio.AbstractEventLoop]:
+@pytest.fixture(name=LOOP)  # asked for by each test: a parameter may give the session another
+def _loop(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoop:
     """pytest-asyncio's loop of the session, so that async fixtures of the session work."""
     try:
-        runner = request.getfixturevalue("_session_scoped_runner")
+        runner: asyncio.Runner = request.getfixturevalue("_session_scoped_runner")
     except pytest.FixtureLookupError:
-        with asyncio.Runner() as runner:
-            yield runner.get_loop()
-    else:
-        yield runner.get_loop()
+        runner = request.getfixturevalue(_RUNNER)
+    return runner.get_loop()
+
+
+@pytest.fixture(scope="session", name=_RUNNER)
+def _runner() -> Generator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
 
 
 class Pump:
@@ -38,6 +43,9 @@ class Pump:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        with suppress(AttributeError):  # of a loop that is not written in Python
+            # Timers wait too, or all that came due meanwhile would go off before what they wait for
+            loop.time = self.clock  # type: ignore[method-assign]  # the clock of its timers
         self._reached: Callable[[], bool] | None = None
         self._interrupted = False
         self._stood = 0.0

@@ -12,12 +12,14 @@ import sys
 import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    import re
+    from collections.abc import Callable, Generator, Iterable
 
-_ONCE_PER_PLACE = "default"  # as an action of a warning filter
+# Actions of warning filters that show one once, and how much of its place, file and line, counts.
+_ONCE = {"default": 2, "module": 1, "once": 0}
 
 
 class Said:
@@ -28,7 +30,7 @@ class Said:
         self._written: list[tuple[str, str]] = []
         self._logged: list[tuple[logging.Handler, logging.LogRecord]] = []
         self._warned: list[tuple[str | Warning, type[Warning], str, int]] = []
-        self._places: set[tuple[str, type[Warning], str, int]] = set()
+        self._places: set[tuple[object, ...]] = set()
 
     def release(self) -> None:
         """Say it all, in the capture of the running phase, and hold nothing from now on."""
@@ -51,13 +53,20 @@ class Said:
         self._logged.append((handler, kept))
 
     def warn(
-        self, message: str | Warning, category: type[Warning], filename: str, lineno: int
+        self,
+        message: str | Warning,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *,
+        once_of: int | None,
     ) -> bool:
-        """Whether the warning is to be shown now; the same of a place is said once."""
-        place = (str(message), category, filename, lineno)
-        if place in self._places:
-            return False
-        self._places.add(place)
+        """Whether the warning is to be shown now, as it is ``once_of`` a place; None: each time."""
+        if once_of is not None:
+            place = (str(message), category, *(filename, lineno)[:once_of])
+            if place in self._places:
+                return False
+            self._places.add(place)
         if self.held:
             self._warned.append((message, category, filename, lineno))
         return not self.held
@@ -79,6 +88,12 @@ class _LogFilter(logging.Filter):
             return True
         speaker.log(self._handler, record)
         return False
+
+
+def let_speak() -> None:
+    """Hold nothing of the test that runs now from here on."""
+    if speaker := SPEAKER.get():
+        speaker.release()
 
 
 @contextmanager
@@ -104,7 +119,7 @@ def hold_streams() -> None:
         if stream is None or any(stream is each for each in known):
             continue
         try:
-            stream.write = _holding(name, stream.write)  # type: ignore[method-assign]  # see above
+            stream.write = _holding(name, stream, stream.write)  # type: ignore[method-assign]  # see above
         except AttributeError:  # a stream of another kind, which cannot be changed
             continue
         known.append(stream)
@@ -118,11 +133,14 @@ def release_streams() -> None:
         known.clear()
 
 
-def _holding(name: str, write: Callable[[str], int]) -> Callable[[str], int]:
+def _holding(name: str, stream: TextIO, write: Callable[[str], int]) -> Callable[[str], int]:
     def hold(text: str) -> int:
+        __tracebackhide__ = True
         speaker = SPEAKER.get()
         if speaker is None or not speaker.held:
             return write(text)
+        if stream.encoding:  # what it cannot write is an error of the test, now
+            text.encode(stream.encoding, stream.errors or "strict")
         speaker.write(name, text)
         return len(text)
 
@@ -146,11 +164,12 @@ def _warnings_routed() -> Generator[None]:
     """
     with warnings.catch_warnings():
         shown = warnings.showwarning
-        warnings.filters[:] = [  # type: ignore[index]  # a list, whatever typeshed says
-            ("always" if action == _ONCE_PER_PLACE else action, *rest)
+        warnings.simplefilter("default", append=True)  # as Python does where none matches
+        changed = [
+            (("always" if action in _ONCE else action, *rest), _ONCE.get(action))
             for action, *rest in warnings.filters
         ]
-        warnings.simplefilter("always", append=True)
+        warnings.filters[:] = [each for each, _ in changed]  # type: ignore[index]  # a list, whatever typeshed says
 
         def show(
             message: Warning | str,
@@ -161,8 +180,37 @@ def _warnings_routed() -> Generator[None]:
             line: str | None = None,
         ) -> None:
             speaker = SPEAKER.get()
-            if speaker is None or speaker.warn(message, category, filename, lineno):
+            by = _filter_of(message, category, filename, lineno)
+            once_of = next((once for each, once in changed if each is by), None)
+            if speaker is None or speaker.warn(
+                message, category, filename, lineno, once_of=once_of
+            ):
                 shown(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show
         yield
+
+
+def _filter_of(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int
+) -> object:
+    """The filter by which a warning is shown."""
+    parts = filename.removesuffix(".py").split("/")
+    modules = [".".join(parts[at:]) for at in range(len(parts))]  # one of them it is
+    for each in warnings.filters:
+        _, text, kind, module, line = each
+        if (
+            issubclass(category, kind)
+            and line in (0, lineno)
+            and _fits(text, [str(message)])
+            and _fits(module, modules)
+        ):
+            return each
+    return None
+
+
+def _fits(pattern: object, names: Iterable[str]) -> bool:
+    """As Python compares: its own filters hold texts, those of others patterns."""
+    if pattern is None or isinstance(pattern, str):
+        return pattern is None or pattern in names
+    return any(cast("re.Pattern[str]", pattern).match(name) for name in names)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from pytest_cwsandbox.items import runs_tests
 from pytest_cwsandbox.reports.bottom_line import BottomLine
 from pytest_cwsandbox.reports.live import Live
 from pytest_cwsandbox.runs import plan
@@ -108,10 +109,10 @@ class Progress:
     @staticmethod
     def wanted(config: pytest.Config, settings: Settings) -> bool:
         """Whether there may be something to show."""
-        option = config.option
-        if option.collectonly or option.setuponly or option.setupplan:
+        if not runs_tests(config):
             return False
-        return settings.progress == "on" or (settings.progress == "auto" and option.verbose > -2)
+        quiet = config.option.verbose <= -2
+        return settings.progress == "on" or (settings.progress == "auto" and not quiet)
 
     @pytest.hookimpl(trylast=True)  # below the terminal's own line
     def pytest_runtest_logstart(self) -> None:

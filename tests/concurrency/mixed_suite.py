@@ -367,7 +367,8 @@ async def test_context(problem):
 """
 
 FIXTURES = """
-import os
+import os, unittest
+from unittest import mock
 import pytest
 from pace import pause
 
@@ -449,6 +450,34 @@ async def test_both(problem, number, wide_level):
     print(number, wide_level)
     await pause()
     assert number < 2
+
+@pytest.fixture(scope="module")
+def box(size):
+    return f"a box of {size}"
+
+@pytest.mark.parametrize("size", [1, 2], scope="module")
+async def test_box(problem, box, size):
+    await pause()
+    assert box == f"a box of {size}"
+
+@mock.patch("os.getcwd", return_value="/patched")
+async def test_patched(getcwd, problem):
+    await pause()
+    assert os.getcwd() == "/patched"
+    getcwd.assert_called_once_with()
+
+class TestCase(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.ready = True
+
+    async def test_one(self):
+        await pause()
+        self.assertTrue(self.ready)
+
+    async def test_two(self):
+        print("two")
+        await pause()
+        self.assertTrue(self.ready)
 
 async def test_settings(problem, settings, record_reward):
     await pause()

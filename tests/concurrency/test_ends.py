@@ -98,6 +98,38 @@ def test_a_keyboard_interrupt_of_a_test_ends_the_run_at_its_turn(
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
+def test_a_test_whose_call_a_hook_prevents_ends_without_it(
+    project: pytest.Pytester, ahead: Run
+) -> None:
+    project.makeconftest(
+        """
+        import pytest
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_call(item):
+            if "s1" in item.name:
+                pytest.skip("by a hook")
+        """
+    )
+    project.makepyfile(
+        """
+        import pytest
+        import pause
+
+        @pytest.mark.problems("toy", samples=3)
+        async def test_records(problem, sample, record_reward):
+            record_reward(1.0)
+            await pause.pause(600 * (sample == 1))
+
+        def test_nothing_is_left():
+            assert pause.NOW == 0
+        """
+    )
+    result = ahead("--cwsandbox-limit=1")
+    result.assert_outcomes(passed=3, skipped=1)
+    result.stdout.fnmatch_lines(["toy/test_records*2/2*"])
+
+
 # pytest-timeout's hooks, as far as others may implement them.
 TIMEOUT = """
 import pytest
@@ -111,8 +143,13 @@ class Spec:
 class Settings:
     timeout = 1.0
 
+class Plugin:
+    def _get_item_settings(self, item):
+        return Settings()
+
 def pytest_addhooks(pluginmanager):
     pluginmanager.add_hookspecs(Spec)
+    pluginmanager.register(Plugin(), "timeout")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
@@ -179,3 +216,49 @@ def test_a_time_limit_ends_the_test_that_blocks_and_not_those_that_it_holds_up(
     )
     result = ahead("--cwsandbox-limit=1", "-v")
     result.stdout.fnmatch_lines(["*-s0] PASSED*", "*-s1] FAILED*", "*-s2] PASSED*"])
+
+
+def test_a_time_limit_ends_the_test_that_is_waited_for_before_its_turn(
+    project: pytest.Pytester, ahead: Run
+) -> None:
+    project.makeconftest(TIMEOUT)
+    project.makepyfile(
+        """
+        import pytest
+        import pause
+
+        @pytest.mark.problems("toy")
+        async def test_first(problem):
+            await pause.pause(0.1)
+
+        def test_has_the_main_thread_to_itself():
+            assert pause.NOW == 0
+
+        @pytest.mark.problems("toy", samples=3)
+        async def test_waits(problem, sample):
+            await pause.pause(600 * (sample == 1))
+        """
+    )
+    result = ahead("--cwsandbox-limit=1", "-v")
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*-s1] FAILED*", "E *Failed: Timeout (>1.0s)*"])
+
+
+def test_a_test_in_time_does_not_fail_because_others_hold_it_up(
+    project: pytest.Pytester, ahead: Run
+) -> None:
+    project.makeconftest(TIMEOUT.replace("1.0", "2.0"))
+    project.makepyfile(
+        """
+        import time
+        import pytest
+        import pause
+
+        @pytest.mark.problems("toy", samples=8)
+        async def test_computes(problem, sample):
+            for _ in range(3):
+                await pause.pause(0.05)
+                time.sleep(0.2)
+        """
+    )
+    ahead("--cwsandbox-limit=1").assert_outcomes(passed=8)

@@ -208,3 +208,53 @@ def test_sandboxes_and_grades_are_had_at_once(project: pytest.Pytester, ahead: R
     result = ahead("--cwsandbox-limit=1", "-rP")
     result.assert_outcomes(passed=5)
     result.stdout.fnmatch_lines(["most: [23]"])
+
+
+def test_a_parameter_may_change_the_loop_of_the_session(
+    project: pytest.Pytester, ahead: Run
+) -> None:
+    project.makeconftest(
+        """
+        import asyncio
+        import pytest
+
+        @pytest.fixture(scope="session", params=["one", "other"])
+        def event_loop_policy(request):
+            return asyncio.DefaultEventLoopPolicy()
+        """
+    )
+    project.makepyfile(
+        dedent("""
+        import pytest
+        import pause
+
+        @pytest.mark.problems("toy", samples=4)
+        async def test_waits(problem):
+            await pause.pause(0.1)
+        """)
+        + COUNT
+    )
+    result = ahead("--cwsandbox-limit=1", "-rP")
+    result.assert_outcomes(passed=10)
+    result.stdout.fnmatch_lines(["most: 4"])
+
+
+def test_a_test_that_is_decorated_with_a_patch_runs_in_order(
+    project: pytest.Pytester, ahead: Run
+) -> None:
+    project.makepyfile(
+        """
+        from unittest import mock
+        import pytest
+        import pause
+
+        @mock.patch("pause.INI", "patched", create=True)
+        @pytest.mark.problems("toy", samples=2)
+        async def test_patched(problem, sample):
+            await pause.pause(0.2)
+            assert pause.INI == "patched"
+        """
+    )
+    result = ahead("--cwsandbox-limit=1")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["cwsandbox: tests run in order that are decorated with: patch"])

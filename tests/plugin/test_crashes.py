@@ -149,3 +149,31 @@ def test_an_item_whose_outcome_is_known_is_not_run_twice(pytester: pytest.Pytest
     result = pytester.runpytest_subprocess(*AHEAD)
     # As without running ahead: it passed, then its teardown killed the process.
     result.assert_outcomes(passed=COUNT - 1, failed=2)
+
+
+def test_a_test_that_leaves_pytest_has_not_killed_its_process(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("")
+    pytester.makepyfile(
+        test_it=CHECKS.replace("assert n != 40", "if n == 17: pytest.exit('enough')")
+    )
+    result = pytester.runpytest_subprocess(*AHEAD)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.no_fnmatch_line("*ran again*")
+
+
+# As pytest-rerunfailures does with a crash.
+RERUNS = """
+crashes = []
+
+def pytest_handlecrashitem(crashitem, report, sched):
+    crashes.append(crashitem)
+    if len(crashes) == 1:
+        sched.mark_test_pending(crashitem)
+        report.outcome = "rerun"
+"""
+
+
+def test_an_item_that_a_plugin_runs_again_is_not_run_twice(pytester: pytest.Pytester) -> None:
+    (pytester.path / "conftest.py").write_text(CONFTEST + RERUNS)
+    result = pytester.runpytest_subprocess(*AHEAD)
+    result.assert_outcomes(passed=COUNT - 2, failed=2)

@@ -126,6 +126,7 @@ class Worker:
     sent: list[int] = field(default_factory=list)
     shutting_down: bool = False
     workerinput: dict[str, object] = field(default_factory=dict)
+    died: bool = False
     gateway: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(id="gw"))
 
     def __post_init__(self) -> None:
@@ -133,6 +134,8 @@ class Worker:
 
     def send_runtest_some(self, indices: list[int]) -> None:
         assert not self.shutting_down
+        if self.died:
+            raise OSError("cannot send (already closed?)")
         self.sent += indices
 
     def shutdown(self) -> None:
@@ -202,3 +205,16 @@ def test_a_replacement_runs_what_is_suspect_first() -> None:
     scheduler.mark_test_pending(scheduler.remove_node(dies))
     join(scheduler, replacement, 400)
     assert sorted(run(scheduler, replacement, 5)) == under_way
+
+
+def test_what_does_not_reach_a_worker_that_has_just_died_is_not_lost() -> None:
+    dies, survives = Worker(4), Worker(4)
+    scheduler = scheduled(40, dies, survives)
+    known = [*scheduler.node2pending[dies]]
+    dies.died = True
+    for ran in known[:4]:  # its reports are still on their way
+        scheduler.mark_test_complete(dies, ran, 1.0)
+    assert scheduler.remove_node(dies) == str(known[4])
+    assert scheduler.node2pending.keys() == {survives}
+    ran = known[:4] + survives.sent + scheduler.pending
+    assert sorted(ran) == [each for each in range(40) if each != known[4]]
