@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import concurrent.futures
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Coroutine
 
     from cwsandbox import OperationRef
 
 T = TypeVar("T")
+
+
+def unheard(work: Awaitable[T]) -> asyncio.Future[T]:
+    """A task that may fail while nobody waits for it any more: asyncio prints nothing then."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return task
 
 
 class Background:

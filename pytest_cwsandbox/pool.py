@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_cwsandbox import admission as places
 from pytest_cwsandbox.admission import Admission, Kind
+from pytest_cwsandbox.background import unheard
 from pytest_cwsandbox.errors import InfrastructureError
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class SandboxPool:
             if options in there:
                 there.remove(options)
             elif place := self._admission.enter_now(self._kind):
-                starting = asyncio.ensure_future(self._attempt(place, options))
+                starting = unheard(self._attempt(place, options))
                 ahead = _Ahead(options, place, starting, time.monotonic())
                 self._ahead.append(ahead)
                 place.idle(_from_anywhere(partial(self._let_go, ahead)))
@@ -305,7 +306,7 @@ class _Ahead:
 
     options: Options
     place: Place
-    starting: asyncio.Task[Sandbox]
+    starting: asyncio.Future[Sandbox]
     since: float
 
 
@@ -338,18 +339,18 @@ def _is_full(error: CWSandboxError) -> bool:
 async def _running(sandbox: Sandbox) -> None:
     """Start it and wait until it runs, so that a failed start shows here.
 
-    Cancelled, it waits until the service has answered the request to create the sandbox: one that
-    nobody knows cannot be removed.
+    Cancelled, and cancelled again, it waits until the service has answered the request to create
+    the sandbox: one that nobody knows cannot be removed.
     """
-
-    async def start() -> None:
-        await sandbox
-
-    starting = asyncio.ensure_future(start())
+    # No task: whoever ends a loop cancels all of its tasks.
+    created = asyncio.wrap_future(sandbox.start()._future)  # noqa: SLF001 - the SDK shows it to nobody
     try:
-        await asyncio.shield(starting)
+        await asyncio.shield(created)
     except asyncio.CancelledError:
-        while not starting.done() and sandbox.sandbox_id is None:
-            await asyncio.wait((starting,), timeout=0.01)
-        starting.cancel()
+        while not created.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((created,))
+        if not created.cancelled():
+            created.exception()  # nobody is to hear of it
         raise
+    await sandbox

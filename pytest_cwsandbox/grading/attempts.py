@@ -8,6 +8,7 @@ result is what the main process writes, as its log.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 import time
 import uuid
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.backend import ONE_SHOT
+from pytest_cwsandbox.background import unheard
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.grading.limits import OUTPUT_BYTES
 from pytest_cwsandbox.grading.report import BEGUN
@@ -184,14 +186,13 @@ async def _completed(sandbox: Sandbox, seconds: float) -> ProcessResult:
     if sandbox.returncode is None:
         await sandbox.wait_until_complete(timeout=seconds)
     said: list[str] = []
-    log = sandbox.stream_logs()
-    async for line in log:
-        said.append(line)
-        if len(said) > LINES:  # each one costs a switch of threads
-            log.close()
-            if said[0].startswith(BEGUN):
-                raise ProgramFailedError(Verdict.OUTPUT_LIMIT, FLOODED)
-            break
+    with contextlib.closing(sandbox.stream_logs()) as log:
+        async for line in log:
+            said.append(line)
+            if len(said) > LINES:  # each one costs a switch of threads
+                if said[0].startswith(BEGUN):
+                    raise ProgramFailedError(Verdict.OUTPUT_LIMIT, FLOODED)
+                break
     code = sandbox.returncode
     if code is None:
         raise InfrastructureError("the service does not say how the program ended")
@@ -259,21 +260,28 @@ async def _command(sandbox: Sandbox, script: tuple[str, ...], arguments: list[st
 
 async def _bounded(process: Process) -> ProcessResult:
     """The result, unless the output is too much: the SDK keeps it all in memory."""
-    done = asyncio.ensure_future(process)
-    await asyncio.wait((done,), timeout=UNWATCHED_SECONDS)
-    if not done.done():
-        # The stream of a command that never began does not end, only the process does.
-        flooding = asyncio.ensure_future(_floods(process))
-        await asyncio.wait((done, flooding), return_when=asyncio.FIRST_COMPLETED)
-        flooded = flooding.done() and flooding.exception() is None and flooding.result()
-        flooding.cancel()
-        if flooded:
-            done.cancel()
+    done = unheard(process)
+    try:
+        await asyncio.wait((done,), timeout=UNWATCHED_SECONDS)
+        if not done.done() and await _flooded_first(process, done):
             raise ProgramFailedError(Verdict.OUTPUT_LIMIT, FLOODED)
-    result = await done
+        result = await done
+    finally:
+        done.cancel()
+        process.stdout.close()  # a read that was cancelled waits on, in the SDK's loop
     if len(result.stdout_bytes) > 2 * OUTPUT_BYTES + SLACK_BYTES:
         raise ProgramFailedError(Verdict.OUTPUT_LIMIT, FLOODED)
     return result
+
+
+async def _flooded_first(process: Process, done: asyncio.Future[ProcessResult]) -> bool:
+    # The stream of a command that never began does not end, only the process does.
+    flooding = unheard(_floods(process))
+    try:
+        await asyncio.wait((done, flooding), return_when=asyncio.FIRST_COMPLETED)
+        return flooding.done() and flooding.exception() is None and flooding.result()
+    finally:
+        flooding.cancel()
 
 
 async def _floods(process: Process) -> bool:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.backend import runs_one_shot
-from pytest_cwsandbox.background import Background
+from pytest_cwsandbox.background import Background, unheard
 from pytest_cwsandbox.errors import InfrastructureError, check_count
 from pytest_cwsandbox.grading.attempts import (
     ENVIRONMENT,
@@ -75,7 +75,7 @@ class SandboxGrader(ABC):
         self._runs = Runs(attempt, retries=retries, canary=self._canary_passes)
         # The canary answers for the service as it is: not retried, and judged by no other canary.
         self._canary_runs = Runs(attempt, retries=0, canary=None)
-        self._self_test: asyncio.Task[bool] | None = None
+        self._self_test: asyncio.Future[bool] | None = None
 
     @property
     def sandboxes_used(self) -> int:
@@ -163,7 +163,7 @@ class SandboxGrader(ABC):
 
     async def _tested(self) -> bool:
         if self._self_test is None:
-            self._self_test = asyncio.ensure_future(self._tells_right_from_wrong(self._runs))
+            self._self_test = unheard(self._tells_right_from_wrong(self._runs))
         test = self._self_test
         try:
             # One grade that is cancelled must not cancel the test of all.

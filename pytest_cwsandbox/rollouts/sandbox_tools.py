@@ -8,6 +8,7 @@ import uuid
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.background import unheard
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.rollouts import observations
 from pytest_cwsandbox.rollouts.deadlines import answered
@@ -151,7 +152,7 @@ async def _finished(
     kept = [_Kept(process, stream) for stream in (process.stdout, process.stderr)]
     # Watched as it comes: the SDK keeps any amount. Streams of a command that never began do not
     # end, only ``process`` does.
-    watching = [asyncio.ensure_future(stream.fill()) for stream in kept]
+    watching = [unheard(stream.fill()) for stream in kept]
     try:
         return await answered(logged(ROLLOUTS, sandbox, process), timeout_seconds)
     except asyncio.CancelledError:

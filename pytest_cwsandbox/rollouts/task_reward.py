@@ -16,6 +16,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from pytest_cwsandbox.background import unheard
 from pytest_cwsandbox.errors import ConfigurationError
 from pytest_cwsandbox.outcome import Outcome, Verdict
 from pytest_cwsandbox.rollouts.deadlines import answered
@@ -162,7 +163,7 @@ async def _bounded(process: Process) -> ProcessResult | None:
                 process.cancel()
 
     # Streams of a command that never began do not end, only ``process`` does.
-    watching = [asyncio.ensure_future(watch(stream)) for stream in streams]
+    watching = [unheard(watch(stream)) for stream in streams]
     try:
         return await process
     except asyncio.CancelledError:

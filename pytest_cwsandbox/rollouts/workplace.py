@@ -8,6 +8,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_cwsandbox.background import unheard
 from pytest_cwsandbox.errors import ConfigurationError, InfrastructureError
 from pytest_cwsandbox.pool import backoff
 from pytest_cwsandbox.rollouts.blame import (
@@ -58,7 +59,7 @@ class Workplace:
         self._prepare = prepare
         self._retries = retries
         self._replaceable = True
-        self._starting: asyncio.Task[Sandbox] | None = None
+        self._starting: asyncio.Future[Sandbox] | None = None
         self._used = False  # something was done in this sandbox that a fresh one does not have
         self._gone = False
         self.sandbox_ids: list[str] = []
@@ -83,8 +84,7 @@ class Workplace:
     def start_ahead(self) -> None:
         """Begin to start a sandbox; whether it fails shows at the first use."""
         if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
-            self._starting.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._starting = unheard(self._start())
 
     async def ready(self) -> None:
         """Wait until a sandbox runs and is prepared; raises ``InfrastructureError``."""
@@ -238,6 +238,6 @@ class Workplace:
         if starting is not None:
             self._let_go(starting)
 
-    def _let_go(self, starting: asyncio.Task[Sandbox]) -> None:
+    def _let_go(self, starting: asyncio.Future[Sandbox]) -> None:
         if not starting.cancelled() and starting.exception() is None:
             self._give_back(starting.result())

@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 class FakeSandbox:
     returncode = None
 
-    def __init__(self, error: BaseException | None) -> None:
+    def __init__(self, error: BaseException | None, *, answered: bool = True) -> None:
         self._error = error
+        self.created: Future[None] = Future()
         self.stopped = 0
+        if answered:
+            self.created.set_result(None)
+
+    def start(self) -> OperationRef[None]:
+        return OperationRef(self.created)
 
     def __await__(self) -> Generator[object, None, FakeSandbox]:
         yield from asyncio.sleep(0).__await__()
@@ -41,12 +47,14 @@ class FakeSandbox:
 
 
 class FakeSession:
-    def __init__(self, *errors: BaseException | None) -> None:
+    def __init__(self, *errors: BaseException | None, answers: bool = True) -> None:
         self._errors = list(errors)
+        self._answers = answers
         self.made: list[FakeSandbox] = []
 
     def sandbox(self, **_: object) -> FakeSandbox:
-        self.made.append(FakeSandbox(self._errors.pop(0) if self._errors else None))
+        error = self._errors.pop(0) if self._errors else None
+        self.made.append(FakeSandbox(error, answered=self._answers))
         return self.made[-1]
 
 
@@ -98,6 +106,21 @@ async def test_a_start_that_ends_badly_leaves_its_place_to_others(error: BaseExc
         await pool.take()
     assert session.made[0].stopped == 1
     await asyncio.wait_for(pool.take(), 60)
+
+
+async def test_a_start_that_is_cancelled_twice_waits_until_its_sandbox_can_be_removed() -> None:
+    session = FakeSession(answers=False)
+    taking = asyncio.ensure_future(pool_of(session).take())
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        taking.cancel()
+    [sandbox] = session.made
+    assert not taking.done()
+    assert sandbox.stopped == 0
+    sandbox.created.set_result(None)
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert sandbox.stopped == 1
 
 
 async def test_a_holder_that_fails_still_gives_its_sandbox_back() -> None:

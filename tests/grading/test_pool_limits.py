@@ -30,13 +30,19 @@ class FakeSandbox:
 
     returncode = None  # as of one that was not waited for
 
+    def start(self) -> OperationRef[None]:
+        created: Future[None] = Future()
+        if self._service.alive >= self._service.capacity:
+            created.set_exception(SandboxResourceExhaustedError("full"))
+        else:
+            self.alive = True
+            self._service.alive += 1
+            self._service.highest = max(self._service.highest, self._service.alive)
+            created.set_result(None)
+        return OperationRef(created)
+
     def __await__(self) -> Generator[object, None, FakeSandbox]:
         yield from asyncio.sleep(0).__await__()
-        if self._service.alive >= self._service.capacity:
-            raise SandboxResourceExhaustedError("full")
-        self.alive = True
-        self._service.alive += 1
-        self._service.highest = max(self._service.highest, self._service.alive)
         return self
 
     @property
