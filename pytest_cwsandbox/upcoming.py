@@ -59,13 +59,20 @@ class Upcoming:
             return
         steal = interactor.steal
 
+        def free(indices: Sequence[int]) -> list[int]:
+            return [index for index in indices if not is_kept(self._session.items[index])]
+
         def give(indices: Sequence[int]) -> None:
-            free = [index for index in indices if not is_kept(self._session.items[index])]
-            if len(free) < len(indices):
+            if len(free(indices)) < len(indices):
                 time.sleep(REFUSAL_SECONDS)  # the controller asks again at once
-            steal(free)
+            with interactor.torun.lock():  # as in `has`: it is either here or given away
+                steal(free(indices))
 
         interactor.steal = give
+
+    def has(self, item: pytest.Item) -> bool:
+        """Whether an item that is kept from now on is still here, and no other worker has it."""
+        return self._interactor is None or item in self._queued(self._interactor)
 
     def _listed(self, item: pytest.Item) -> Iterator[pytest.Item]:
         items = self._session.items

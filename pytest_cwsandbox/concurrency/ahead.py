@@ -47,7 +47,7 @@ class Ahead:
         self._limit = limit
         self._live = live
         self._upcoming = Upcoming(session)
-        self._upcoming.keep(self._flights.__contains__)
+        self._upcoming.keep(lambda item: item in self._flights or item is self._starting)
         self._alone = not config.pluginmanager.hasplugin("asyncio")
         self._notices = config.stash.setdefault(recording.NOTICES, [])
         plugin = config.pluginmanager.getplugin("timeout")
@@ -59,6 +59,7 @@ class Ahead:
         self._context = contextvars.Context()
         self._item: pytest.Item | None = None  # that has its turn
         self._next: pytest.Item | None = None
+        self._starting: pytest.Item | None = None  # or has just been
         self._told: Flight | None = None  # the item's, once it has ended
         self._grounded = False  # nothing is launched now
         self._stopped = False  # nor ever again
@@ -190,6 +191,9 @@ class Ahead:
                 continue
             if not needs.met(self._live):
                 return
+            self._starting = item
+            if not self._upcoming.has(item):
+                continue
             recording.begin_ahead(item)
             arguments = needs.values(item, self._live)
             self._launch(self._pump, item, item.obj, arguments)  # type: ignore[attr-defined]  # a function

@@ -111,8 +111,8 @@ class Progress:
         """Whether there may be something to show."""
         if not runs_tests(config):
             return False
-        quiet = config.option.verbose <= -2
-        return settings.progress == "on" or (settings.progress == "auto" and not quiet)
+        loud = config.get_verbosity() > -2
+        return settings.progress == "on" or (settings.progress == "auto" and loud)
 
     @pytest.hookimpl(trylast=True)  # below the terminal's own line
     def pytest_runtest_logstart(self) -> None:

@@ -129,3 +129,4 @@ def test_plugins_of_pytest_may_be_blocked(project: pytest.Pytester, ahead: Run) 
     blocked = ("debugging", "setuponly", "setupplan", "stepwise", "logging", "warnings")
     result = ahead(*(f"-pno:{name}" for name in blocked), "-rP")
     assert most(result) == [8]
+    assert ahead("-pno:terminal").ret == 0
