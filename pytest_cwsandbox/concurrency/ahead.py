@@ -281,5 +281,6 @@ def _test_of(item: pytest.Function) -> tuple[Test, dict[str, object]]:
     """The test of an item that pytest has set up, and its arguments."""
     # pytest-asyncio has put a function in its place that runs it on a loop of its own.
     function = item.obj if inspect.iscoroutinefunction(item.obj) else item.obj.__wrapped__
-    names = item.funcargs.keys() & inspect.signature(function).parameters.keys()
-    return function, {name: item.funcargs[name] for name in names}
+    parameters = inspect.signature(function).parameters.values()
+    names = [each.name for each in parameters if each.default is each.empty]  # as pytest does
+    return function, {name: item.funcargs[name] for name in names if name in item.funcargs}

@@ -575,7 +575,8 @@ async def test_of_module(problem, of_module):
     await pause()
     assert events == ["module"]
 
-async def test_without_asking(problem):
+async def test_without_asking(problem, of_module=None):
+    assert of_module is None
     await pause()
     assert events[0] == "module"
 
