@@ -214,7 +214,7 @@ class Counted:
         """To do, of a run that is continued; ``samples`` are those that ran or were replayed."""
         if self._earlier and (new := len(self.planned.keys() - self._earlier)):
             self._say(f"{new} samples are new to the run: it had not planned them before")
-        elif samples and samples == self.replayed:
+        elif samples and samples == self.replayed and not self.missing:
             self._say(f"the run was complete: {len(samples)} samples replayed")
 
     @property

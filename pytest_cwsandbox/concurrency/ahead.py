@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 WINDOW = 16  # times the limit: how far ahead of an item at its turn others may be launched
 GRACE_SECONDS = 5.0  # for tasks that are cancelled
-BLOCKED = "these block all tests that run ahead, write `await ...` in place of `.result()`"
+BLOCKED = "these block all tests that run ahead (`.result()`, `time.sleep`), `await` instead"
 
 
 class Ahead:

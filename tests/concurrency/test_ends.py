@@ -262,3 +262,30 @@ def test_a_test_in_time_does_not_fail_because_others_hold_it_up(
         """
     )
     ahead("--cwsandbox-limit=1").assert_outcomes(passed=8)
+
+
+@pytest.mark.parametrize("stop", ["-x", "--sw"])
+def test_rollouts_that_are_cut_short_leave_no_sandbox_and_no_noise(
+    project: pytest.Pytester, stop: str
+) -> None:
+    project.makeconftest("import gc; gc.set_threshold(100, 2, 2)")  # what is forgotten shows soon
+    project.makepyfile(
+        """
+        import asyncio
+        import pytest
+
+        @pytest.mark.problems("bundled")
+        async def test_agent(problem, rollout):
+            if problem.id == "bundled-2":
+                await asyncio.sleep(0.6)
+                raise RuntimeError("stop")
+            await rollout(problem)
+        """
+    )
+    args = (stop, "-n0", "--cwsandbox-limit=16", "--tb=no", "-q")
+    result = project.runpytest_subprocess(*args)
+    result.assert_outcomes(passed=1, failed=1)
+    for said in (result.stdout, result.stderr):
+        said.no_fnmatch_line("*left over*")
+        said.no_fnmatch_line("*never retrieved*")
+        said.no_fnmatch_line("*was destroyed*")

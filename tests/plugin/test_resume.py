@@ -176,6 +176,7 @@ def test_x_stops_at_a_replayed_failure_and_says_what_did_not_run(
     result = pytester.runpytest_subprocess("-n0", "-x", RESUME)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*ppF*", line])
+    result.stdout.no_fnmatch_line("*was complete*")
     result = pytester.runpytest_subprocess("-n0", RESUME)
     result.stdout.fnmatch_lines(["*ppF..*"])
     result.stdout.no_fnmatch_line("*did not run*")
