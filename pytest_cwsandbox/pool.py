@@ -18,10 +18,10 @@ from pytest_cwsandbox.background import unheard
 from pytest_cwsandbox.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from concurrent.futures import Future
 
-    from cwsandbox import CWSandboxError, Sandbox, Session
+    from cwsandbox import CWSandboxError, OperationRef, Sandbox, Session
 
     from pytest_cwsandbox.admission import Place
 
@@ -288,14 +288,14 @@ class SandboxPool:
         return sandbox
 
     def _remove(self, sandbox: Sandbox, place: Place) -> Future[None]:
-        """Remove it, and leave its place when that has been acknowledged."""
-        gone: Future[None]
+        """Remove it, and leave its place when that has been acknowledged, or failed for good."""
+        work: Coroutine[None, None, None]
         if sandbox.returncode is None:
-            stopping = sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
-            gone = stopping._future  # noqa: SLF001 - the SDK shows its future to nobody
+            work = _removed(sandbox, _stop(sandbox), self._retries)
         else:  # it ended by itself: the SDK's stop() would leave its connections open
-            closing = sandbox._cleanup_channels_async()  # noqa: SLF001
-            gone = sandbox._loop_manager.run_async(closing)  # noqa: SLF001
+            work = sandbox._cleanup_channels_async()  # noqa: SLF001
+        # There, since this pool's loop may end before.
+        gone: Future[None] = sandbox._loop_manager.run_async(work)  # noqa: SLF001
         gone.add_done_callback(lambda _: place.leave())
         return gone
 
@@ -334,6 +334,25 @@ def _is_full(error: CWSandboxError) -> bool:
     from cwsandbox import SandboxResourceExhaustedError
 
     return isinstance(error, SandboxResourceExhaustedError) or error.reason in FULL
+
+
+def _stop(sandbox: Sandbox) -> OperationRef[None]:
+    return sandbox.stop(graceful_shutdown_seconds=0, missing_ok=True)
+
+
+async def _removed(sandbox: Sandbox, stopping: OperationRef[None], retries: int) -> None:
+    """Wait for its end, and try again where the service fails: it lives until then."""
+    from cwsandbox import CWSandboxError
+
+    for attempt in range(1, retries + 1):
+        try:
+            await stopping
+        except CWSandboxError:
+            await backoff(attempt)
+            stopping = _stop(sandbox)
+        else:
+            return
+    await stopping
 
 
 async def _running(sandbox: Sandbox) -> None:

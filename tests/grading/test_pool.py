@@ -10,23 +10,41 @@ import pytest
 from cwsandbox import OperationRef, SandboxUnavailableError
 
 from pytest_cwsandbox import pool as pool_module
+from pytest_cwsandbox.admission import Admission, Kind
 from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.grading.attempts import Tally
 from pytest_cwsandbox.pool import SandboxPool
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Coroutine, Generator
 
     from cwsandbox import Session
 
 
+class SdkLoop:
+    """The SDK's loop, which here is the test's."""
+
+    @staticmethod
+    def run_async(work: Coroutine[None, None, None]) -> Future[None]:
+        done: Future[None] = Future()
+
+        def end(task: asyncio.Task[None]) -> None:
+            error = task.exception()
+            done.set_exception(error) if error else done.set_result(None)
+
+        asyncio.ensure_future(work).add_done_callback(end)
+        return done
+
+
 class FakeSandbox:
     returncode = None
+    _loop_manager = SdkLoop
 
     def __init__(self, error: BaseException | None, *, answered: bool = True) -> None:
         self._error = error
         self.created: Future[None] = Future()
         self.stopped = 0
+        self.unstoppable = 0  # times that to stop it fails
         if answered:
             self.created.set_result(None)
 
@@ -42,7 +60,10 @@ class FakeSandbox:
     def stop(self, **_: object) -> OperationRef[None]:
         self.stopped += 1
         gone: Future[None] = Future()
-        gone.set_result(None)
+        if self.stopped <= self.unstoppable:
+            gone.set_exception(SandboxUnavailableError("busy"))
+        else:
+            gone.set_result(None)
         return OperationRef(gone)
 
 
@@ -129,3 +150,25 @@ async def test_a_holder_that_fails_still_gives_its_sandbox_back() -> None:
         async with pool_of(session).lease():
             raise ZeroDivisionError
     assert session.made[0].stopped == 1
+
+
+async def test_a_removal_that_fails_is_tried_again_and_keeps_the_place_until_then() -> None:
+    session, admission = FakeSession(), Admission(most=1)
+    pool = SandboxPool(cast("Session", session), retries=2, admission=admission)
+    first = await pool.take()
+    session.made[0].unstoppable = 2
+    pool.give_back(first)
+    assert admission.enter_now(Kind.GRADE) is None
+    await asyncio.wait_for(admission.enter(Kind.GRADE), 60)
+    assert session.made[0].stopped == 3
+
+
+async def test_one_that_goes_on_failing_is_told_and_holds_up_nobody() -> None:
+    session, admission = FakeSession(), Admission(most=1)
+    pool = SandboxPool(cast("Session", session), retries=2, admission=admission)
+    sandbox = await pool.take()
+    session.made[0].unstoppable = 9
+    with pytest.raises(SandboxUnavailableError):
+        await pool.remove(sandbox)
+    await asyncio.wait_for(admission.enter(Kind.GRADE), 60)
+    assert session.made[0].stopped == 3

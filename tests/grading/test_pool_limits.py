@@ -16,6 +16,8 @@ from pytest_cwsandbox.errors import InfrastructureError
 from pytest_cwsandbox.pool import SandboxPool
 from pytest_cwsandbox.sandbox_fixtures import Sandboxes
 
+from .test_pool import SdkLoop
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -29,6 +31,7 @@ class FakeSandbox:
         self.alive = False
 
     returncode = None  # as of one that was not waited for
+    _loop_manager = SdkLoop
 
     def start(self) -> OperationRef[None]:
         created: Future[None] = Future()
