@@ -34,7 +34,7 @@ LIFETIME_SECONDS = 3600.0
 FOLDER = "cwsandbox-grade-"
 LOG = logging.getLogger(__name__)
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
@@ -74,6 +74,7 @@ class _Connection:
 
 _lock = threading.Lock()
 _connections: dict[Key, _Connection] = {}
+_faulty: list[str] = []  # addresses of runners that inject faults
 _lost: set[str] = set()  # addresses of runners that others have replaced
 _used = False
 _forked = False
@@ -89,9 +90,10 @@ def connected(
     """Defaults of sandboxes outside pytest.
 
     The local runner starts with the first of a process that needs it and ends with the last.
-    ``faults`` are injected by a runner of its own, as its ``--fault`` takes them; ``sandbox_tags``
-    replace the usual ones. Raises ``BackendError``, also in a process that was forked after the
-    first use: the SDK's threads and connections do not survive a fork.
+    ``faults`` are injected by a runner of its own, as its ``--fault`` takes them, and strike who
+    connects while it is there, whoever else is connected; ``sandbox_tags`` replace the usual ones.
+    Raises ``BackendError``, also in a process that was forked after the first use: the SDK's
+    threads and connections do not survive a fork.
     """
     refuse_forked()
     options = options or BackendOptions()
@@ -106,16 +108,23 @@ def connected(
 @contextlib.contextmanager
 def _alone(options: BackendOptions, faults: Sequence[str]) -> Iterator[Backend]:
     connection = _connect(options, faults)
+    address = connection.reached.base_url
+    with _lock:
+        _faulty.append(address)
     try:
         yield connection.reached
     finally:
+        with _lock:
+            _faulty.remove(address)
         connection.end()
 
 
 @contextlib.contextmanager
 def _together(options: BackendOptions) -> Iterator[Backend]:
-    key = (options.choose(os.environ), options.base_url, options.auth)
+    kind = options.choose(os.environ)
     with _lock:
+        faulty = _faulty[-1] if _faulty and kind == "local" else ""
+        key = (kind, options.base_url, options.auth, faulty)
         if key in _connections and _connections[key].lost():
             # First, since the environment leads to it. Its users find that it failed.
             dead = _connections.pop(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -210,9 +211,11 @@ def test_what_is_lost_to_infrastructure_is_no_part_of_the_pass_rate() -> None:
     assert "pass_rate" not in metrics([lost])
 
 
-def test_failing_sandboxes_earn_none_or_raise_as_asked() -> None:
+@pytest.mark.parametrize("beside_others", [False, True])
+def test_failing_sandboxes_earn_none_or_raise_as_asked(beside_others: bool) -> None:  # noqa: FBT001 - a parameter of the test
     session.close()
-    with connected(LOCAL, faults=["exec-unavailable"]):
+    others = connected(LOCAL) if beside_others else nullcontext()
+    with others, connected(LOCAL, faults=["exec-unavailable"]):
         assert graded(CodeReward(retries=0), [RIGHT, "no code"]) == [None, 0.0]
         assert graded(FractionReward(retries=0), [RIGHT, "no code"]) == [None, 0.0]
         with pytest.raises(InfrastructureError):

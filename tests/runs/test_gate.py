@@ -243,12 +243,12 @@ def _ended(controller: Controller, records: Sequence[SampleRecord], *, failing: 
         controller.reports.pytest_runtest_logreport(
             _report("test_it.py::test_check", "call", "failed", {})
         )
-    option = SimpleNamespace(collectonly=False, setuponly=False, setupplan=False)
     session = SimpleNamespace(
         testsfailed=failed,
         testscollected=len(records) + failing,
         config=SimpleNamespace(
-            option=option, stash={FIRST_USE: SimpleNamespace(late=False, listen=lambda **_: None)}
+            getoption=lambda *_, default: default,
+            stash={FIRST_USE: SimpleNamespace(late=False, listen=lambda **_: None)},
         ),
         Failed=pytest.Session.Failed,
     )
