@@ -290,6 +290,7 @@ def test_a_problem_that_flipped_is_found_whatever_its_name(
     summary.write(folder, replace(summarise_run("run", records), comparison=compared))
     page = opened(write_report(folder))
     page.locator(".flips a").click()
+    page.locator("#count").filter(has_text="1 of 2 samples").wait_for()
 
     assert page.locator("#count").inner_text().endswith("1 of 2 samples, 0.0% passed")
 

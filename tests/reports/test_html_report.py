@@ -308,6 +308,7 @@ def test_what_got_worse_than_the_baseline_is_named_and_finds_its_samples(
     assert "Against evals/baseline.json" in texts(page, "h2")
     assert [text.strip() for text in texts(page, ".flips li")] == ["mbpp/agent twice 4 → 3 of 4"]
     page.locator(".flips a").click()
+    wait_for_count(page, "Filtered: ")
     assert {row[0] for row in rows(page)} == {"twice"}
 
 
@@ -405,6 +406,11 @@ def test_a_column_sorts_up_then_down_then_not(run: Path, opened: Open) -> None:
     ]
 
 
+def wait_for_count(page: Page, text: str) -> None:
+    """A changed address shows in the page some time later."""
+    page.locator("#count").filter(has_text=text).wait_for()
+
+
 def in_view(page: Page, selector: str) -> bool:
     return bool(
         page.evaluate(
@@ -423,12 +429,13 @@ def test_the_verdict_leads_to_the_samples_that_made_it(run: Path, opened: Open) 
     assert not in_view(page, "#samples-title")
 
     page.get_by_role("link", name="2 below full reward").click()
-    assert page.inner_text("#count").startswith("Filtered: 2 of 8 samples")
+    wait_for_count(page, "Filtered: 2 of 8 samples")
     assert in_view(page, "#samples-title")
     page.get_by_role("button", name="Clear filters").click()
     assert page.inner_text("#count").startswith("8 of 8 samples")
     assert page.get_by_role("button", name="Clear filters").count() == 0
     page.get_by_role("link", name="1 lost to infrastructure").click()
+    wait_for_count(page, "Filtered: 1 of 8 samples")
     assert {row[3] for row in rows(page)} == {"-"}
 
 
@@ -459,6 +466,7 @@ def test_what_the_table_shows_stands_in_the_address(run: Path, opened: Open) -> 
     file = write_report(run)
     page = opened(file)
     page.evaluate("location.hash = '#q=square&status=passed&sort=-seconds'")
+    wait_for_count(page, "Filtered: 2 of 8 samples")
 
     assert [row[:2] for row in rows(page)] == [["square", "1"], ["square", "0"]]
     assert page.get_by_label("Search", exact=True).input_value() == "square"
@@ -646,6 +654,7 @@ def test_what_a_model_wrote_stays_text(tmp_path: Path, opened: Open, text: str) 
     page = opened(write_report(folder))
     shown = show(page, "odd")
     page.get_by_text("Failure of the test").click()
+    page.get_by_text(re.compile("^failure ")).wait_for()
     shown += page.locator("dialog").inner_text() + page.inner_text("main")
 
     for place in ("problem", "odd", "detail", "code", "failure", "said", "call", "heard"):
