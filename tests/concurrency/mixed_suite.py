@@ -203,9 +203,9 @@ async def test_fails_without_a_traceback():
 
 @one
 async def test_group_of_errors():
-    async def fails(text):
-        await pause()
+    async def fails(text):  # at its first step, or one could end the other before it fails
         raise ValueError(text)
+    await pause()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(fails("one"))
         tasks.create_task(fails("two"))
