@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cwsandbox.problems import load
 
-from .grade_cpu import become_reaper, program
+from .grade_cpu import become_reaper, program, wait_for_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +106,7 @@ def evals(folder: Path, source: str, count: int) -> None:
         [
             *(sys.executable, "-m", "pytest", "-q", str(EVALS), f"-n{AT_ONCE}"),
             *(f"--cwsandbox-processes={CORES}", f"--cwsandbox-problems={few}"),
+            f"--cwsandbox-report-dir={folder / 'runs'}",  # not the project's own
         ],
         cwd=folder,
         capture_output=True,
@@ -137,11 +138,7 @@ def run(way: str, source: str, count: int) -> None:
             del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
         WAYS[way](Path(folder), source, count)
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            break
+    wait_for_orphans()
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -91,11 +90,7 @@ def alone(side: str, code: str, count: int) -> None:
     run()
     print(time.monotonic() - started)  # noqa: T201 - read by measure
     session.close()
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            break
+    grade_cpu.wait_for_orphans()
 
 
 def main() -> None:

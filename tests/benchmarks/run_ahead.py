@@ -1,6 +1,6 @@
 """CPU and wall of 320 samples that wait 0.5 s, 32 at once: run ahead, and by `-n 32` alone.
 
-    python tests/benchmarks/run_ahead.py [--rounds 3]
+    python -m tests.benchmarks.run_ahead [--rounds 3]
 
 Side by side in one run: plain parametrized tests with pytest-asyncio on 32 processes, without this
 plugin and with it loaded; the same tests as samples of ours in one process with 32 in flight, and
@@ -13,7 +13,6 @@ empty test.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import resource
 import statistics
@@ -23,6 +22,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from .grade_cpu import become_reaper, wait_for_orphans
 
 SAMPLES, WAIT, AT_ONCE = 320, 0.5, 32
 IDEAL = SAMPLES * WAIT / AT_ONCE
@@ -102,25 +103,16 @@ def measure(way: Way) -> tuple[float, float]:
         )
         wall = time.monotonic() - start
         assert f"{way.tests} passed" in ended.stdout, ended.stdout + ended.stderr
-        _wait_for_orphans()
+        wait_for_orphans()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
-
-
-def _wait_for_orphans() -> None:
-    """Usage is counted of ended children that somebody waited for."""
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            return
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans become ours
+    become_reaper()
     runs = [{way: measure(way) for way in (START, *WAYS)} for _ in range(options.rounds)]
     start = statistics.median(run[START][1] for run in runs)
     lines = [f"{START.name}: {start:.1f} s wall; the ideal is {IDEAL:g} s", ""]
