@@ -56,9 +56,8 @@ def attach(session: Session, run: WandbRun) -> None:
 
 class _Faithful(Session):
     def _register_sandbox(self, sandbox: Sandbox) -> None:
-        if (
-            self._defaults.auth is not None
-        ):  # else they are somebody's who counts on the environment
+        # Without credentials they are somebody's who counts on the environment.
+        if self._defaults.auth is not None:
             sandbox._base_url = self._defaults.base_url.rstrip("/")  # noqa: SLF001 - no other way
         super()._register_sandbox(sandbox)
 
